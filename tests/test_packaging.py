@@ -128,12 +128,6 @@ def test_albert_lists_its_programs_and_its_version(arguments, printed, monkeypat
     assert printed in capsys.readouterr().out
 
 
-def test_an_unknown_verb_is_refused_with_the_closest_one(monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["albert", "clasifier"])
-    with pytest.raises(SystemExit, match=r"'clasifier' is not .*'classifier'"):
-        programs.main()
-
-
 def test_the_image_and_the_citation_agree_with_the_package():
     image = (ROOT / "docker" / "Dockerfile").read_text(encoding="utf-8")
     extras = ",".join(re.findall(r"^ARG (?:EXTRAS|TENSORFLOW)=(\S+)$", image, re.MULTILINE))

@@ -255,24 +255,6 @@ def test_an_archive_with_files_outside_of_its_folder_is_not_installed(
     assert not (tmp_path / "evil").exists()
 
 
-@pytest.mark.parametrize(
-    ("name", "cache_dir", "said"),
-    [
-        ("albert-base-v3", None, r"not a released model. Did you mean 'albert_base_v2'"),
-        (
-            "textattack/albert-base-v2-imdb",
-            None,
-            r"released model\. If .* --hub\. Expected",
-        ),
-        ("gpt", None, r"Expected one of albert_base_v1, .*google/albert_base/1"),
-        (NAME, "gs://bucket/cache", "local folders only"),
-    ],
-)
-def test_what_cannot_be_downloaded_is_refused(name, cache_dir, said):
-    with pytest.raises(ValueError, match=said):
-        download(name, cache_dir=cache_dir)
-
-
 def test_a_model_comes_from_the_hugging_face_hub_on_request(monkeypatch):
     def snapshot_download(repo_id, *, allow_patterns, cache_dir):
         assert (repo_id, cache_dir) == ("albert/albert-base-v2", "here")

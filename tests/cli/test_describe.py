@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.cli.describe import Settings, run
 from albert_tf.model.config import AlbertConfig
@@ -18,12 +16,3 @@ def test_a_folder_a_checkpoint_and_a_config_are_described_alike(tmp_path):
     texts = [run(Settings(model=f"{tmp_path}{name}", max_seq_length=7)) for name in names]
     assert len({text.partition(":")[2] for text in texts}) == 1
     assert f"{config.num_weights:,}" in texts[0]
-
-
-def test_errors_name_the_model(tmp_path):
-    with pytest.raises(FileNotFoundError, match="albert_bse: neither a file nor a config"):
-        run(Settings(model="albert_bse"))
-    with pytest.raises(FileNotFoundError, match="contains no checkpoint"):
-        run(Settings(model=str(tmp_path)))
-    with pytest.raises(ValueError, match="513"):
-        run(Settings(model="albert_base", max_seq_length=513))

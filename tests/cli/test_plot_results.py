@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 
 import numpy as np
@@ -89,26 +88,6 @@ def test_a_single_evaluation_has_no_curve(tmp_path):
     assert plot_results.plot_run(str(tmp_path)) == [str(tmp_path / "training_curve.png")]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
-        ("metrics.jsonl", "[1]\n", r"metrics\.jsonl, line 1: "),
-        ("dev_predictions.tsv", "", r"dev_predictions\.tsv: empty, expected a header"),
-        ("sweep_results.tsv", "seed\tstep\n1\t2\n", r"sweep_results\.tsv: a row has no 'folder'"),
-        ("sweep_results.tsv", "seed\tfolder\n1\n", r"sweep_results\.tsv: a row has no 'folder'"),
-        ("sweep_results.tsv", "a" * 200_000, r"sweep_results\.tsv: not a table: field larger"),
-    ],
-)
-def test_a_damaged_file_is_named(tmp_path, name, content, said):
-    (tmp_path / name).write_text(content)
-    limit = csv.field_size_limit(1 << 17)  # as in a process that has read no table before
-    try:
-        with pytest.raises(ValueError, match=said):
-            plot_results.plot_run(str(tmp_path))
-    finally:
-        csv.field_size_limit(limit)
-
-
 def test_a_damaged_file_is_a_warning_of_the_program(tmp_path, caplog):
     (tmp_path / "metrics.jsonl").write_text("[1]\n")
     settings = Settings(task_name="mrpc", data_dir="d", output_dir=str(tmp_path), do_eval=True)
@@ -116,11 +95,6 @@ def test_a_damaged_file_is_a_warning_of_the_program(tmp_path, caplog):
     assert not caplog.records
     plot_results.plot_result(settings, FineTuningResult("", 2, {}, "", has_files=True))
     assert "Not all plots were drawn: " in caplog.text
-
-
-def test_a_folder_without_results_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"nothing to plot; expected two lines"):
-        plot_results.run(plot_results.Settings(output_dir=str(tmp_path)))
 
 
 @pytest.mark.parametrize("folder", ["..", "/x/..", "x\\.."])

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from albert_tf import data
-from albert_tf.data import create, report
+from albert_tf.data import report
 from albert_tf.data.create import create_pretraining_data
 from albert_tf.data.record_metadata import read_metadata
 from albert_tf.data.records import FEATURES, count_records
@@ -157,30 +157,6 @@ def test_the_number_of_processes_changes_no_byte(tmp_path, make, corpus_file):
         *(f"train-{shard:05d}-of-00003" for shard in range(3)),
         "train.records.json",
     }
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"input_file": "nowhere.txt"}, "--input_file: .*nowhere.txt' matches no file"),
-        ({"input_file": "empty.txt"}, "empty.txt: all input files are empty"),
-        ({"output_file": "text.txt"}, "--output_file: .*text.txt is an input, --input_file"),
-        ({"output_file": "empty.txt/out/a"}, "--output_file: cannot write to .*empty.txt/out"),
-        ({"work_dir": "gs://b/x"}, "--work_dir=gs://b/x: expected a local directory"),
-        ({"work_dir": "."}, "--work_dir=.: contains other files"),
-    ],
-)
-def test_paths_that_cannot_be_used_are_refused_before_text_is_read(
-    tmp_path, make, monkeypatch, corpus_file, changes, said
-):
-    monkeypatch.setattr(create, "read_chunks", None)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty.txt").touch()
-    (tmp_path / "text.txt").symlink_to(corpus_file)
-    before = contents(tmp_path)
-    with pytest.raises(ValueError, match=said):
-        make(**{"output_file": "out"} | changes)
-    assert contents(tmp_path) == before
 
 
 @pytest.mark.parametrize(

@@ -176,15 +176,3 @@ def test_the_metadata_tell_the_meaning_of_a_label_and_the_vocabulary(
     assert "  A 2 5 6 [7] 3\n" in shown
     with pytest.raises(ValueError, match=rf"(?s)other\.model, SHA-256 0000.*{vocab_file}"):
         show(f"--input_file={records}", f"--vocab_file={vocab_file}")
-
-
-def test_wrong_files_are_named(tmp_path):
-    (tmp_path / "empty").write_bytes(b"")
-    other = {"input_ids": np.ones((1, 3), int)}
-    (tmp_path / "other").write_bytes(b"".join(frame_records(encode_examples(other))))
-    for name, said in (
-        ("other", r"other, record 1 .*: missing input_mask"),
-        ("empty", r"no records in .*empty"),
-    ):
-        with pytest.raises(ValueError, match=said):
-            show(f"--input_file={tmp_path}/{name}")

@@ -16,20 +16,6 @@ FULL = {"instance_format": "full_sentences"}
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        ({"max_seq_length": 4}, "max_seq_length=4: expected 5 or more, for 3 special tokens"),
-        (FULL | {"max_seq_length": 3}, "max_seq_length=3: expected 4 or more, for 2 special"),
-        ({"masked_lm_prob": 1.0}, "masked_lm_prob=1.0: expected less than 1"),
-        (FULL | {"sentence_objective": "sop"}, "'sop' needs pairs, which .*='full_sentences'"),
-    ],
-)
-def test_settings_that_contradict_each_other_are_refused(values, said):
-    with pytest.raises(ValueError, match=said):
-        Settings(**PATHS, **values)
-
-
-@pytest.mark.parametrize(
     ("settings_class", "others", "limits"),
     [
         (

@@ -161,37 +161,6 @@ def test_a_size_out_of_reach_names_the_limit_and_the_limit_works(english, tmp_pa
             path.unlink()
 
 
-@pytest.mark.parametrize(
-    ("content", "changes", "said"),
-    [
-        ("", {}, r"--input_file: no text in .*in\.txt"),
-        ("\u0301\n\u0300\n", {}, "no lines left to train on"),
-        ("fine\n\n中文\n".encode("gb18030"), {}, r"in\.txt, line 3: not UTF-8"),
-        pytest.param(
-            TOY_TEXT,
-            {"type": "wordpiece", "vocab_size": 17},
-            "--vocab_size=17 is too small for",
-            marks=needs_text,
-        ),
-        (TOY_TEXT, {"output_prefix": "in.txt/v"}, "--output_prefix: cannot write to"),
-        (TOY_TEXT, {"output_prefix": "new/"}, r"--output_prefix=.* must end with a file name"),
-        (TOY_TEXT, {"output_prefix": "in", "type": "wordpiece"}, r"in\.txt is an input, --input"),
-        (TOY_TEXT, {"input_sentence_size": 100}, r"input_sentence_size=100: expected 101 or more"),
-        (TOY_TEXT, {"output_prefix": "old"}, r"old\.model already exists, .* --overwrite"),
-    ],
-)
-def test_what_is_wrong_is_named_and_nothing_is_replaced(
-    tmp_path, monkeypatch, content, changes, said
-):
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "in.txt", content)
-    write(tmp_path / "old.model", "of a model that took weeks")
-    with pytest.raises((ValueError, OSError), match=said):
-        train_vocabulary.run(Settings(**{"input_file": "in.txt", "output_prefix": "v"} | changes))
-    assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "old.model"}
-    assert (tmp_path / "old.model").read_text() == "of a model that took weeks"
-
-
 @pytest.mark.parametrize("type_", ["sentencepiece", pytest.param("wordpiece", marks=needs_text)])
 def test_a_kill_at_any_time_leaves_what_the_same_command_finishes(english, tmp_path, type_):
     folder = tmp_path / "vocabulary"

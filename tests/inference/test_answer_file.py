@@ -14,7 +14,7 @@ from albert_tf.checkpoints import model_folder
 from albert_tf.finetuning import sweep
 from albert_tf.finetuning.result import RunResult
 from albert_tf.finetuning.settings import FineTuningSettings
-from albert_tf.inference import Settings, answer_file
+from albert_tf.inference import answer_file
 from tests.inference.conftest import TEXTS
 
 HEADER = ["id", "text", "label", "note"]
@@ -88,35 +88,6 @@ def test_a_file_that_is_not_complete_does_not_appear(tmp_path):
         answer_file.write(str(path), blocks(), ["text"])
     assert path.read_text() == "of yesterday"
     assert [each.name for each in tmp_path.iterdir()] == ["answers.csv"]
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        ({"text": "a", "output_file": "a.txt"}, r"a\.txt: expected a name in \.csv or \.jsonl"),
-        (
-            {"text": "a", "text_b": "b", "similarity": True, "output_file": "a.csv"},
-            "--embeddings_f",
-        ),
-        ({"web": True, "output_file": "a.csv"}, "--output_file is for the answers of a task"),
-    ],
-)
-def test_an_output_file_that_would_stay_empty_is_refused(flags, said):
-    with pytest.raises(ValueError, match=said):
-        Settings(model_dir="model", **flags)
-
-
-def test_the_input_is_not_replaced_and_a_folder_is_found_not_writable_first(rows_file, tmp_path):
-    given = {"model_dir": "model", "input_file": str(rows_file)}
-    with pytest.raises(ValueError, match=r"--output_file=.*new\.csv is the --input_file"):
-        Settings(**given, output_file=f"{tmp_path}/./new.csv").check_paths()
-    with pytest.raises(ValueError, match="--output_file: cannot write to"):
-        Settings(**given, output_file=f"{rows_file}/new.csv").check_paths()
-
-
-def test_embeddings_have_a_file_of_their_own(predict, pretrained_dir, tmp_path):
-    with pytest.raises(ValueError, match="embeddings are written to --embeddings_file"):
-        predict(f"--model_dir={pretrained_dir}", "--text=a", f"--output_file={tmp_path}/a.csv")
 
 
 # The folder of a sweep.

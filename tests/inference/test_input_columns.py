@@ -49,20 +49,6 @@ def test_options_in_columns_that_the_training_named_are_a_list(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("task", "text", "said"),
-    [
-        ("classification", "utterance\tintent\nhello there\tx\nbye now\ty\n", "'text', 'text_b'"),
-        ("classification", "utterance\nhello there\nhi, bye\n", "'text', 'text_b'"),
-        ("spans", "frage\tabsatz\nWer singt?\tAnna singt.\n", "'question', 'context'"),
-    ],
-)
-def test_a_header_that_is_not_known_is_refused(tmp_path, task, text, said):
-    (tmp_path / "a.tsv").write_text(text)
-    with pytest.raises(ValueError, match=rf"line 1: .* look like names of columns.*{said}"):
-        read(tmp_path / "a.tsv", task=task)
-
-
-@pytest.mark.parametrize(
     "text",
     ["hello\nbye\n", "hello\n", "Hello there,x\nbye now,y\n", "text\nhello\nbye now\n", "é\na b\n"],
 )

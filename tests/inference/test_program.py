@@ -44,32 +44,6 @@ def test_a_question_and_its_context_or_options_are_given_by_flags(predict, saved
     assert found["answer"] == ["wide", "old"][found["prediction"]]
 
 
-@pytest.mark.parametrize(
-    ("kind", "flags", "said"),
-    [
-        ("classification", "--question=a --context=b", "classification takes --text, --text_b"),
-        ("regression", "--text=a --context=b", "regression takes --text, --text_b"),
-        ("token_classification", "--text=a --text_b=b", "token_classification takes --text$"),
-        ("token_classification", "--question=a --context=b", "token_classification takes --text$"),
-        ("spans", "--text=a --text_b=b", "spans takes --question, --context"),
-        ("spans", "--question=a --context=b --options=c,d", "spans takes --question, --context"),
-        ("spans", "--question=a", "spans takes --question, --context"),
-        ("spans", "--context=a", "spans takes --question, --context"),
-        ("multiple_choice", "--text=a", "takes --context, --question, --options"),
-        ("multiple_choice", "--question=a", "no options .*takes --context, --question, --options"),
-        ("fill_mask", "--task=fill_mask --text=[MASK] --text_b=a", "fill_mask takes --text$"),
-        ("embeddings", "--question=a --context=b", "embeddings takes --text, --text_b"),
-        ("embeddings", "--similarity --text=a --text_b=b --context=c", "embeddings takes --text,"),
-    ],
-)
-def test_flags_that_are_not_of_the_task_are_refused_by_their_names(
-    predict, saved, kind, flags, said
-):
-    given = [flag.split("=")[0] for flag in flags.split() if flag[:6] not in ("--task", "--simi")]
-    with pytest.raises(ValueError, match=f"^{', '.join(given)}: .*{said}"):
-        predict(f"--model_dir={saved(kind)}", *flags.split())
-
-
 @pytest.mark.parametrize(("flag", "used"), [("auto", "float32"), ("bfloat16", "bfloat16")])
 def test_a_model_that_was_trained_in_float32_predicts_in_it(
     predict, tmp_path, config_file, toy_spm_model, caplog, flag, used

@@ -15,7 +15,6 @@ from pyarrow import parquet
 
 from albert_tf.finetuning.columns import parse_pair, parse_text
 from albert_tf.finetuning.race.questions import parse_choice
-from albert_tf.finetuning.rows import BadRowError
 from albert_tf.finetuning.squad.questions import parse_question
 from albert_tf.finetuning.token_classification.sentences import parse_words
 from albert_tf.inference import inputs
@@ -44,34 +43,6 @@ def read(path, form, parse=parse_pair):
 def test_texts_are_read_from_every_format(tmp_path, form, content, pairs):
     (tmp_path / "inputs").write_bytes(content.encode())
     assert read(tmp_path / "inputs", form) == pairs
-
-
-@pytest.mark.parametrize(
-    ("form", "content", "said"),
-    [
-        ("txt", b"a\nb\xff\n", r"inputs, line 2: not UTF-8 \(byte 0xff"),
-        ("txt", b"a\nb\tc\td\n", "line 2: expected 2 or fewer columns, got 3: 'b', 'c', 'd'"),
-        ("csv", b"Frage;Wert\nwer;1\nwas;2\n", "got semicolons: 'Frage;Wert'"),
-        ("txt", b"", "contains no input"),
-        ("tsv", b"text\ttext_b\na\n", "line 2: expected 2 columns, as in the header, got 1"),
-        ("csv", b'text\n"a\n', r"inputs, line 2: not comma-separated values"),
-        ("jsonl", b'{"text": "a"}\n{"text"\n', "line 2: expected one JSON object"),
-        ("jsonl", b"{}\n[1]\n", "line 2: expected one JSON object per line"),
-        ("jsonl", b"[1]\n", "item 1: expected a JSON object, got 1"),
-        ("jsonl", b'{"title": "a"}\n', "line 1: expected 'text_a' or .*, found 'title'"),
-        ("jsonl", b'{"text": 5}\n', "line 1: 'text' is 5, expected text"),
-        ("jsonl", b'"\\ud800"\n', "line 1: the text contains a lone surrogate"),
-        (
-            "jsonl",
-            b'{"text": "a", "id": ["\\ud800"]}\n',
-            "line 1: column 'id' contains a lone surr",
-        ),
-    ],
-)
-def test_bad_rows_are_named_with_their_lines(tmp_path, form, content, said):
-    (tmp_path / "inputs").write_bytes(content)
-    with pytest.raises(ValueError, match=said):
-        read(tmp_path / "inputs", form)
 
 
 def test_long_lines_and_files_are_read_in_blocks(tmp_path):
@@ -167,24 +138,6 @@ def test_blank_lines_at_the_end_of_a_text_are_inputs_and_letters_are_no_format(t
 )
 def test_rows_of_other_tasks_are_tokens_questions_or_choices(parse, row, parsed):
     assert parse(row) == parsed
-
-
-@pytest.mark.parametrize(
-    ("parse", "row", "said"),
-    [
-        (parse_words, {"tokens": "a"}, "'tokens': expected a list"),
-        (parse_words, {"tokens": [5]}, "a token is 5, expected text"),
-        (parse_question, {"question": "q", "context": " "}, "the context is empty"),
-        (parse_text, ["a", "b"], "expected 1 or fewer columns, got 2"),
-        (parse_pair, ["a", "b", "c"], "expected 2 or fewer columns, got 3"),
-        (parse_question, ["q", "c", "d"], "2 or fewer columns, got 3"),
-        (parse_choice, {"passage": "p", "options": ["a"]}, "a list of two or more"),
-        (parse_choice, ["p", "q"], "a JSON object"),
-    ],
-)
-def test_rows_that_are_no_input_are_refused(parse, row, said):
-    with pytest.raises(BadRowError, match=said):
-        parse(row)
 
 
 @pytest.mark.parametrize(

@@ -8,26 +8,6 @@ from albert_tf.inference import Settings
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({}, "nothing to predict: pass --text"),
-        ({"text": "a", "task": "fill_mask", "similarity": True}, "are for embeddings only"),
-        ({"text": "a", "embeddings_file": "x.txt"}, r"expected a name in \.npy"),
-        ({"text": "a", "task": "poetry"}, "task='poetry': expected one of"),
-        ({"input_file": "a.txt", "text": "a"}, "either a file or a single input"),
-        ({"input_file": "a.txt", "question": "a"}, "either a file or a single input"),
-        ({"question": "a", "text_b": "a"}, "--text is given 0 times and --text_b 1 times: pass"),
-        ({"text": ("a", "b"), "similarity": True}, "pass the second one as --text_b"),
-        ({"text": ("a", "b"), "similarity": True, "input_file": "a.txt"}, "takes one --text"),
-        ({"web": True, "web_port": 65536}, "web_port=65536: expected"),
-    ],
-)
-def test_settings_that_contradict_each_other_are_refused(given, said):
-    with pytest.raises(ValueError, match=said):
-        Settings(model_dir="model", **given)
-
-
-@pytest.mark.parametrize(
     ("given", "task"),
     [
         ({}, None),

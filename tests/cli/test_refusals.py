@@ -1,0 +1,400 @@
+"""What the programs refuse: each row is what somebody types, the files beside it, and what is said.
+
+The rows run in one process that cannot import TensorFlow, because none of them should have to wait
+for it. None of them changes a file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shlex
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from albert_tf.checkpoints import run_record
+from albert_tf.data.records import frame_records
+from albert_tf.data.tf_example import encode_examples
+from albert_tf.model.tokenization import FullTokenizer
+from tests.conftest import TINY_SHAPE, TOY_TEXT
+
+# A module that is None cannot be imported.
+CODE = """
+import json, os, sys
+from importlib.machinery import ModuleSpec
+class Installed:
+    "Finds modules, which cannot be imported."
+    def find_spec(self, name, path=None, target=None):
+        return ModuleSpec(name, self) if name in ("tensorflow", "tf_keras") else None
+    def create_module(self, spec):
+        raise ImportError(spec.name)
+    def exec_module(self, module):
+        pass
+sys.meta_path.insert(0, Installed())
+from albert_tf.cli import programs
+def read_all():
+    paths = [os.path.join(place, name) for place, _, names in os.walk(".") for name in names]
+    return {path: open(path, "rb").read() for path in paths}
+messages = []
+for name, flags, files in json.loads(sys.stdin.read()):
+    for path, content in files.items():
+        open(path, "wb").write(content.encode("latin-1"))
+    before = read_all()
+    sys.argv = [name or "albert", *flags]
+    try:
+        programs.main(name)
+        messages.append("not refused")
+    except SystemExit as error:
+        messages.append(str(error).replace("\\n", " "))
+    except BaseException as error:
+        messages.append(repr(error))
+    if read_all() != before:
+        messages[-1] = "files were changed"
+    for path in files:
+        os.remove(path)
+sys.__stdout__.write(json.dumps(messages))
+"""
+MODEL = "--albert_config_file=config.json --spm_model_file=toy.model --output_dir=out "
+TUNE = MODEL + "--do_train --max_seq_length=40 "
+SQUAD = TUNE + "--train_file=no.json "
+CLASSIFY = TUNE + "--task_name=mrpc --data_dir=. "
+CREATE = "--input_file=text.txt --output_file=x --spm_model_file=toy.model "
+FULL = CREATE + "--instance_format=full_sentences "
+VOCABULARY = "--input_file=text.txt --output_prefix=v "
+TRAIN = "--albert_config_file=config.json --output_dir=out --input_file=a.tfrecord --do_train "
+TRAIN += "--train_batch_size=1 "
+PREDICT = "--model_dir=race "
+TEXT = "--model_dir=classification --text=a "
+PLOT = "--output_dir=. "
+# Records without the features of pre-training, and without any.
+OTHER_RECORD, NO_EXAMPLE = (
+    frame_records([data])[0].decode("latin-1")
+    for data in (encode_examples({"input_ids": np.ones((1, 3), int)})[0], b"not a message")
+)
+# Program → what is typed, what is said and, if needed, files of that row.
+REFUSALS: dict[str, list[tuple]] = {
+    "plot-results": [  # first, because reading tables raises the limit of csv's fields
+        (PLOT, r"metrics\.jsonl, line 1: ", {"metrics.jsonl": "[1]\n"}),
+        (PLOT, r"_predictions\.tsv: empty, expected a header", {"dev_predictions.tsv": ""}),
+        *(
+            (PLOT, rf"sweep_results\.tsv: {said}", {"sweep_results.tsv": content})
+            for content, said in (
+                ("seed\tstep\n1\t2\n", "a row has no 'folder'"),
+                ("seed\tfolder\n1\n", "a row has no 'folder'"),
+                ("a" * 200_000, "not a table: field larger"),
+            )
+        ),
+        ("--output_dir=tags", r"nothing to plot; expected two lines"),
+    ],
+    "": [("clasifier", "'clasifier' is not .*'classifier'")],
+    "train-vocabulary": [
+        (VOCABULARY + "--input_file=empty.txt", r"--input_file: no text in .*empty\.txt"),
+        (VOCABULARY + "--input_file=a", "no lines left to train on", {"a": "\xcc\x81\n\xcc\x80\n"}),
+        (VOCABULARY + "--input_file=a", "a, line 3: not UTF-8", {"a": "fine\n\n\xd6\xd0\n"}),
+        (VOCABULARY + "--output_prefix=no.json/v", "--output_prefix: cannot write to"),
+        (VOCABULARY + "--output_prefix=new/", "--output_prefix=.* must end with a file name"),
+        (VOCABULARY + "--output_prefix=text --type=wordpiece", r"text\.txt is an input, --input"),
+        (
+            VOCABULARY + "--input_sentence_size=100",
+            "input_sentence_size=100: 100 is not integer >= 101",
+        ),
+        (VOCABULARY + "--output_prefix=toy", r"toy\.model already exists, .* --overwrite"),
+    ],
+    "create-pretraining-data": [
+        (CREATE + "--spm_model_file=tags/train.txt", "not a SentencePiece"),
+        (CREATE + "--max_seq_length=4", "max_seq_length=4: expected 5 or more, for 3 special"),
+        (FULL + "--max_seq_length=3", "max_seq_length=3: expected 4 or more, for 2 special"),
+        (CREATE + "--masked_lm_prob=1.0", r"masked_lm_prob=1\.0: expected less than 1"),
+        (FULL + "--sentence_objective=sop", "'sop' needs pairs, which .*='full_sentences'"),
+        (CREATE + "--input_file=nowhere.txt", "--input_file: .*nowhere.txt' matches no file"),
+        (CREATE + "--input_file=empty.txt", "empty.txt: all input files are empty"),
+        (CREATE + "--output_file=text.txt", "--output_file: .*text.txt is an input, --input_file"),
+        (CREATE + "--output_file=empty.txt/out/a", "--output_file: cannot write to .*empty.txt/o"),
+        (CREATE + "--work_dir=gs://b/x", "--work_dir=gs://b/x: expected a local directory"),
+        (CREATE + "--work_dir=.", "--work_dir=.: contains other files"),
+        (CREATE + "--output_file=,", "expected at least one"),
+        (CREATE + "--output_file=a,b,a", "same file is named twice"),
+        (CREATE + "--output_file=a@0", "expected 1 or more after the @"),
+    ],
+    "inspect-records": [
+        ("--input_file=empty.txt", r"no records in .*empty"),
+        ("--input_file=b", "b, record 1 .*: missing input_mask", {"b": OTHER_RECORD}),
+        ("--input_file=b", "b, record 1.*not a tf.train.Example", {"b": NO_EXAMPLE}),
+    ],
+    "run-classifier": [
+        ("--output_dir=o --train_batch_size=0", "train_batch_size"),
+        ("--output_dir=o --learning_rate=1,-2", "learning_rate"),
+        ("--output_dir=o --learning_rate=fast", "learning_rate"),
+        ("--output_dir=o --sed=1", "Unknown command line flag 'sed'. Did you mean: seed"),
+        ("--seed=1", "--task_name is required: Name of the task"),
+        *(
+            (f"--{flag}", f"--{flag.partition('=')[0]} is not a flag .* Did you mean --{meant}[?] ")
+            for flag, meant in (
+                ("epochs=3", "num_train_epochs"),
+                ("batch_size=8", "train_batch_size"),
+                ("model_name_or_path=m", "init_checkpoint"),
+                ("model-name-or-path=m", "init_checkpoint"),
+                ("lr=2e-5", "learning_rate"),
+                ("max_steps=3", "train_step"),
+            )
+        ),
+        (
+            CLASSIFY + "--do_train true",
+            "'true' is not a flag: write --do_train=true, or --do_train",
+        ),
+        (
+            CLASSIFY + "--do_eval False --do_train",
+            "write --do_eval=false, or --do_eval or --nodo_e",
+        ),
+        (CLASSIFY + "--do_train 'yes please'", "'yes please' is not a flag: flags start with -- "),
+        (CLASSIFY + "--seed=1 true", "'true' is not a flag: flags start with -- "),
+        (CLASSIFY + "true", "'true' is not a flag"),
+        (CLASSIFY + "--spm_model_file=tags/train.txt", "not a SentencePiece model"),
+        (CLASSIFY, "train.tsv, line 2: expected 4 or more columns"),
+        (CLASSIFY + "--max_seq_length=41", "=41 is larger .*embeddings=40"),
+        (CLASSIFY + "--output_dir=other", "other contains another model .*num"),
+        ("--task_name=mrcp --data_dir=. --output_dir=x", "mean 'mrpc'"),
+        (  # `$FOLDER/model.ckpt-best` of an unset variable, without a config
+            "--task_name=mrpc --data_dir=. --output_dir=x --init_checkpoint=/model.ckpt-x",
+            "^run-classifier: --init_checkpoint: /model.ckpt-x: no such checkpoint.* shell varia",
+        ),
+    ],
+    "run-squad": [
+        ("--fp16", "--fp16 is not a flag .* Did you mean --precision[?] "),
+        (SQUAD + "--max_query_length=7", "no.json: 'data' is missing"),
+        (SQUAD, "--max_query_length=64 .* expected 68 or more"),
+    ],
+    "run-race": [(TUNE + "--data_dir=.", "no key 'questions' among 'article'")],
+    "run-token-classification": [(TUNE + "--data_dir=tags", "train.txt, line 1: no label")],
+    "run-pretraining": [
+        ("--max_steps=3", "--max_steps is not a flag .* Did you mean --num_train_steps[?] "),
+        (TRAIN + "--max_seq_length=41", "=41 is larger .*embeddings=40"),
+        (TRAIN + "--max_seq_length=40", "vocabulary of 98 entries"),
+        (TRAIN + "--output_dir=other", "other contains another model .*num"),
+        (TRAIN + "--nodo_train", "nothing to do"),
+        (TRAIN + "--input_file='none*'", r"'none\*' matches no file"),
+        (TRAIN + "--init_checkpoint=none", "none: no such checkpoint"),
+        (TRAIN + "--dynamic_masking --masked_lm_prob=0", "masks nothing"),
+        (TRAIN + "--dynamic_masking --masked_lm_prob=1", "expected less than 1"),
+    ],
+    "download": [
+        ("albert-base-v3", "not a released model. Did you mean 'albert_base_v2'"),
+        ("textattack/albert-base-v2-imdb", r"released model\. If .* --hub\. Expected"),
+        ("gpt", "Expected one of albert_base_v1, .*google/albert_base/1"),
+        ("albert_base_v2 --cache_dir=gs://bucket/cache", "local folders only"),
+    ],
+    "run-predict": [
+        ("--model_name_or_path=m", "_path is not a flag .* Did you mean --model_dir[?] "),
+        ("--output=x", "--output is not a flag .* Did you mean --output_file[?] "),
+        ("--model_dir=none --text=x", "none: no such checkpoint"),
+        ("--model_dir=tags --text=x", "tags: this folder contains no checkpoint"),
+        (PREDICT, "nothing to predict: pass --text"),
+        (PREDICT + "--text=a --task=fill_mask --similarity", "are for embeddings only"),
+        (PREDICT + "--text=a --embeddings_file=x.txt", r"expected a name in \.npy"),
+        (PREDICT + "--text=x --embeddings_file=no.json/x.npy", "_file: cannot"),
+        (PREDICT + "--text=a --task=poetry", "task='poetry': expected one of"),
+        (PREDICT + "--input_file=a.txt --text=a", "either a file or a single input"),
+        (PREDICT + "--input_file=a.txt --question=a", "either a file or a single input"),
+        (PREDICT + "--question=a --text_b=a", "--text is given 0 times and --text_b 1 times: pass"),
+        (PREDICT + "--text=a --text=b --similarity", "pass the second one as --text_b"),
+        (PREDICT + "--text=a --text=b --similarity --input_file=a.txt", "takes one --text"),
+        (PREDICT + "--text=x --max_seq_length=41", "=41 is larger .*dings=40"),
+        (PREDICT + "--text=x --vocab_file=words.txt", "with another vocabulary"),
+        (PREDICT + "--text=a --output_file=a.txt", r"a\.txt: expected a name in \.csv or \.jsonl"),
+        (PREDICT + "--text=a --text_b=b --similarity --output_file=a.csv", "--embeddings_f"),
+        (PREDICT + "--web --output_file=a.csv", "--output_file is for the answers of a task"),
+        (
+            PREDICT + "--input_file=text.txt --task=embeddings --output_file=a.csv",
+            "embeddings are written to --embeddings_file",
+        ),
+        (
+            PREDICT + "--input_file=a.csv --output_file=./tags/../a.csv",
+            r"--output_file=.*a\.csv is the --input_file",
+            {"a.csv": "text\na\n"},
+        ),
+        (PREDICT + "--text=a --output_file=no.json/new.csv", "--output_file: cannot write to"),
+        *(
+            (
+                f"--model_dir={task} {flags}",
+                f"{', '.join(re.findall('--[^ =]+(?==)', flags.replace('--task=', '')))}: .*{said}",
+            )
+            for task, flags, said in (
+                ("classification", "--question=a --context=b", "ion takes --text, --text_b"),
+                ("regression", "--text=a --context=b", "regression takes --text, --text_b"),
+                ("token_classification", "--text=a --text_b=b", "classification takes --text$"),
+                ("token_classification", "--question=a --context=b", "ication takes --text$"),
+                ("spans", "--text=a --text_b=b", "spans takes --question, --context"),
+                ("spans", "--question=a --context=b --options=c,d", "takes --question, --context"),
+                ("spans", "--question=a", "spans takes --question, --context"),
+                ("spans", "--context=a", "spans takes --question, --context"),
+                ("race", "--text=a", "takes --context, --question, --options"),
+                ("race", "--question=a", "no options .*takes --context, --question, --options"),
+                ("race", "--task=fill_mask --text=[MASK] --text_b=a", "fill_mask takes --text$"),
+                ("race", "--task=embeddings --question=a --context=b", "takes --text, --text_b"),
+                (
+                    "race",
+                    "--similarity --text=a --text_b=b --context=c",
+                    "embeddings takes --text,",
+                ),
+            )
+        ),
+        (PREDICT + "--input_file=none.txt", "--input_file.*none.txt"),
+        (PREDICT + "--input_file=no.json --task=fill_mask", "1: expected 'text_a' or"),
+        (PREDICT + "--input_file=train.tsv", "line 1: .Quality., .id. look like names"),
+        (PREDICT + "--input_file=a.tfrecord --task=embeddings", "line 1: not UTF"),
+        (PREDICT + "--input_file=bad.jsonl", "line 1: expected one JSON object"),
+        *(
+            (f"--model_dir={task} --input_file={name}", said, {name: content})
+            for task, name, content, said in (
+                (
+                    *("classification", "a.tsv", "utterance\tintent\nhello there\tx\nbye now\ty\n"),
+                    "line 1: .* look like names of columns.*'text', 'text_b'",
+                ),
+                (
+                    *("classification", "a.tsv", "utterance\nhello there\nhi, bye\n"),
+                    "line 1: .* look like names of columns.*'text', 'text_b'",
+                ),
+                (
+                    *("spans", "a.tsv", "frage\tabsatz\nWer singt?\tAnna singt.\n"),
+                    "line 1: .* look like names of columns.*'question', 'context'",
+                ),
+                ("spans", "a.jsonl", '{"question": "q", "context": " "}', "the context is empty"),
+                ("spans", "a.txt", "q\tc\td\n", "2 or fewer columns, got 3"),
+                ("token_classification", "a.jsonl", '{"tokens": "a"}', "'tokens': expected a list"),
+                (
+                    "token_classification",
+                    "a.jsonl",
+                    '{"tokens": [5]}',
+                    "a token is 5, expected tex",
+                ),
+                ("race", "a.jsonl", '{"passage": "p", "options": ["a"]}', "a list of two or more"),
+                ("race", "a.txt", "p\tq\n", "a JSON object"),
+                ("race --task=fill_mask", "a.txt", "a\tb\n", "1 or fewer columns, got 2"),
+                ("classification", "a.txt", "a\nb\xff\n", r"a\.txt, line 2: not UTF-8 \(byte 0xff"),
+                (
+                    *("classification", "a.txt", "a\nb\tc\td\n"),
+                    "line 2: expected 2 or fewer columns, got 3: 'b', 'c', 'd'",
+                ),
+                (
+                    *("classification", "a.csv", "Frage;Wert\nwer;1\nwas;2\n"),
+                    "got semicolons: 'Frage;Wert'",
+                ),
+                ("classification", "a.txt", "", "contains no input"),
+                (
+                    *("classification", "a.tsv", "text\ttext_b\na\n"),
+                    "line 2: expected 2 columns, as in the header, got 1",
+                ),
+                ("classification", "a.csv", 'text\n"a\n', "line 2: not comma-separated values"),
+                (
+                    *("classification", "a.jsonl", '{"text": "a"}\n{"text"\n'),
+                    "line 2: expected one JSON object",
+                ),
+                (
+                    *("classification", "a.jsonl", "{}\n[1]\n"),
+                    "line 2: expected one JSON object per line",
+                ),
+                ("classification", "a.jsonl", "[1]\n", "item 1: expected a JSON object, got 1"),
+                (
+                    *("classification", "a.jsonl", '{"title": "a"}\n'),
+                    "line 1: expected 'text_a' or .*, found 'title'",
+                ),
+                (
+                    "classification",
+                    "a.jsonl",
+                    '{"text": 5}\n',
+                    "line 1: 'text' is 5, expected text",
+                ),
+                (
+                    *("classification", "a.jsonl", '"\\ud800"\n'),
+                    "line 1: the text contains a lone surrogate",
+                ),
+                (
+                    *("classification", "a.jsonl", '{"text": "a", "id": ["\\ud800"]}\n'),
+                    "line 1: column 'id' contains a lone surr",
+                ),
+            )
+        ),
+    ],
+    "describe": [
+        ("albert_bse", "albert_bse: neither a file nor a config"),
+        ("tags", "contains no checkpoint"),
+        ("albert_base --max_seq_length=513", "513"),
+    ],
+}
+ROWS = [
+    (program, typed, said, files[0] if files else {})
+    for program, rows in REFUSALS.items()
+    for typed, said, *files in rows
+]
+
+
+def write_model(folder, name, task, vocabulary):
+    """Writes the folder of a trained model, whose weights are never read."""
+    model = folder / name
+    model.mkdir()
+    (model / "config.json").symlink_to(folder / "config.json")
+    (model / "toy.model").symlink_to(vocabulary)
+    for suffix in (".index", ".data-00000-of-00001"):
+        (model / f"model.ckpt-best{suffix}").touch()
+    tokenizer = FullTokenizer(spm_model_file=str(vocabulary))
+    record = run_record.of_tokenizer(tokenizer, str(vocabulary))
+    labels = ["a", "b"] if task.endswith("classification") else []
+    record = dataclasses.replace(record, task={"name": task, "labels": labels})
+    (model / "run.json").write_text(record.to_json())
+
+
+@pytest.fixture(name="messages", scope="module")
+def messages_of_all_programs(tmp_path_factory, toy_spm_model):
+    """Returns the message of each row, from a process that cannot import TensorFlow."""
+    folder = tmp_path_factory.mktemp("refusals")
+    article = folder / "RACE" / "train" / "high" / "1.txt"
+    article.parent.mkdir(parents=True)
+    article.write_text('{"article": "x"}')
+    config = TINY_SHAPE | {"max_position_embeddings": 40}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "no.json").write_text("{}")
+    (folder / "other").mkdir()
+    other = json.dumps(config | {"num_hidden_layers": 7})
+    (folder / "other" / "albert_config.json").write_text(other)
+    (folder / "tags").mkdir()
+    (folder / "tags" / "train.txt").write_text("word\n")
+    (folder / "text.txt").write_text(TOY_TEXT)
+    (folder / "empty.txt").touch()
+    (folder / "train.tsv").write_text("Quality\tid\n1\t2\n")
+    (folder / "toy.model").symlink_to(toy_spm_model)
+    (folder / "a.tfrecord").write_bytes(b"\xff")
+    (folder / "bad.jsonl").write_text("{")
+    (folder / "words.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]))
+    write_model(folder, "race", "multiple_choice", toy_spm_model)
+    for task in ("classification", "regression", "token_classification", "spans"):
+        write_model(folder, task, task, toy_spm_model)
+    vocabulary = {"size": 98, "checksum": "a" * 64, "file": "x.model", "do_lower_case": False}
+    entry = {"name": "a.tfrecord", "instances": 1, "bytes": 1}
+    metadata = {"files": [entry], "settings": {}, "vocabulary": vocabulary, "mask_id": 4}
+    (folder / "a.records.json").write_text(json.dumps(metadata))
+    rows = [[program, shlex.split(typed), files] for program, typed, _, files in ROWS]
+    done = subprocess.run(
+        [sys.executable, "-c", CODE],
+        cwd=folder,
+        input=json.dumps(rows),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        pytest.param(number, said, id=f"{program or 'albert'} {typed}")
+        for number, (program, typed, said, _) in enumerate(ROWS)
+    ],
+)
+def test_programs_refuse_without_tensorflow_and_change_nothing(messages, number, said):
+    assert re.search(said, messages[number]), messages[number]
