@@ -3,7 +3,7 @@
 Models are small and have random weights, so large that their answers differ. Their vocabularies are
 those of the released models. `transformers_answers.py` saves the folders, and computes the answers
 of transformers one line at a time, without padding. That all doors of the project have the same
-answers is held by `test_doors_agree.py`.
+answers is held by `test_folders_and_doors.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""OpenVINO computes the same as TensorFlow; tests/test_doors_agree.py has whole models."""
+"""OpenVINO computes the same as TensorFlow; tests/test_folders_and_doors.py has whole models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Predictors: texts in, Python values out; tests/test_doors_agree.py has whole programs."""
+"""Predictors: texts in, Python values out; tests/test_folders_and_doors.py has whole programs."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Tests that a model gives the same answers through every door of the project, within rounding.
+"""Every kind of folder gives, through every door that opens it, the answers of one reference.
 
-The doors are the programs' files, run_predict.py, the predictors, the exports and Hugging Face's
-format. A model of each kind has dropout in its config, which must not act, and weights so large
-that its answers differ much. Its answers are compared with those that NumPy computes in float64 for
-one example at a time, without padding.
+A program trains a model of each kind for a step that changes nothing, and exports it; its folder is
+saved again and converted to the other formats. The models have dropout in their config, which must
+not act, and weights so large that their answers differ much. The reference is what NumPy computes
+in float64 for one example at a time, without padding. Folders that transformers has written are
+compared with its answers, in `test_transformers_folders.py`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import dataclasses
 import functools
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,16 +27,18 @@ from albert_tf.checkpoints.model_folder import ModelPath
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.checkpoints.weight_names import variable_name
-from albert_tf.export import convert
 from albert_tf.finetuning import registry, run_task
-from albert_tf.finetuning.race.questions import parse_choice
 from albert_tf.finetuning.splits import Split
+from albert_tf.inference import convert
 from albert_tf.model.config import AlbertConfig
+from albert_tf.model.modeling import AlbertForPretraining
+from albert_tf.model.poolings import MEAN, MEAN_LAST_4, POOLED, POOLINGS
+from albert_tf.model.tokenization import FullTokenizer
 from albert_tf.model.tokenization.characters import find_words
-from tests.checkpoints import test_tflite
+from tests.answers_without import answer_without
 from tests.checkpoints.checkpoint_samples import random_arrays
 from tests.conftest import TINY_SHAPE, TOY_TEXT
-from tests.numpy_albert import NumpyAlbert, softmax
+from tests.numpy_albert import NumpyAlbert, RecordingAlbert, softmax
 
 pytestmark = [
     pytest.mark.ci,
@@ -60,6 +64,11 @@ TEXTS = [*LINES, LINES[1][:30], LINES[0][:12], LINES[5][:5]]
 LABELS = ("no", "perhaps", "yes")
 TAGS = ("B-LOC", "I-LOC", "O")
 MOST_ANSWERS = 20  # n_best_size
+FIRST_POSITIONS = np.int32([[1, 2]])  # of tokens that are predicted as masked words
+# Only texts are classified, and embedded, by a signature that takes strings.
+WITHOUT_TEXTS = frozenset({"texts"})
+# Other folders than those of a run do not say how its windows were cut.
+WITHOUT_RECORD = frozenset({("Keras", "load_predictor"), ("Hugging Face", "load_predictor")})
 Answers = dict[str, Any]  # name → strings or numbers
 
 
@@ -84,12 +93,33 @@ class Kind:
     Its methods return, besides, the settings of data that it writes (`write_data`), the outputs of
     its head for the last layer, [B, S, H], the pooled output and the batch (`head`), and the
     answers in outputs [N, …] of the task (`answers`), in the files of `--do_predict` (`predicted`),
-    in the objects of run_predict.py and of predictors (`results`), and of a predictor (`ask`).
+    and in the objects of `albert predict` and of predictors (`results`). `columns` are the
+    arguments of a predictor.
     """
 
-    extra_doors: tuple[str, ...] = ()
-    missing_doors: tuple[str, ...] = ()
+    missing: frozenset[tuple[str, str] | str] = frozenset()  # folders, doors, and pairs of these
     inputs = ("input_ids", "input_mask", "segment_ids")
+    is_padded = False  # whether padding counts
+    exports = True  # whether the program exports the model; `albert convert` does otherwise
+    settings: ClassVar[dict[str, Any]]
+    rows: ClassVar[list[dict[str, Any]]]
+    asked: tuple[str, ...] = ()  # the keys of rows that a predictor takes
+
+    @property
+    def columns(self) -> list[list[Any]]:
+        return [[row[name] for row in self.rows] for name in self.asked]
+
+    def ask(self, load: Any) -> Answers:
+        """Returns the answers of a predictor, given what loads one with options."""
+        return self.results(load()(*self.columns))
+
+    def make(self, folder: Path, vocabulary: str) -> Made:
+        """Returns the `Made` of a program's run."""
+        return train_and_export(self, folder, vocabulary)
+
+    def program_flags(self, folder: Path) -> list[str]:
+        """Returns further flags of `albert predict`."""
+        return []
 
     def outputs(self, task: Any, found: Any) -> dict[str, Any]:
         """Returns what the task collects from the outputs of its model."""
@@ -103,6 +133,10 @@ class Kind:
         """Returns the answers that only an export has, in outputs [N, …] of its signature."""
         return {}
 
+    def served_texts(self, outputs: Any) -> Answers:
+        """Returns those of the signature that takes texts."""
+        return {}
+
 
 class Classifier(Kind):
     program, task = classification, "classification"
@@ -111,7 +145,7 @@ class Classifier(Kind):
         {"text_a": text, "text_b": TEXTS[number - 4][: 4 * number + 3]}
         for number, text in enumerate(TEXTS)
     ]
-    extra_doors = ("SavedModel, texts", "TFLite")
+    asked = ("text_a", "text_b")
 
     def write_data(self, folder):
         for split in ("train", "dev", "test"):
@@ -151,8 +185,17 @@ class Classifier(Kind):
             "labels": [row["label"] for row in rows],
         }
 
-    def ask(self, predictor):
-        return predictor([(row["text_a"], row["text_b"]) for row in self.rows])
+
+class MeanClassifier(Classifier):
+    """The mean of the last layer is classified, in which the padding counts."""
+
+    settings: ClassVar = {"task_name": "tsv", "max_seq_length": 47, "use_pooled_output": False}
+    missing = frozenset({"Hugging Face", "run_task"})  # which has no such head, and takes long
+    is_padded = True
+    exports = False
+
+    def head(self, model, x, pooled, batch):
+        return model.project(x.mean(axis=1), "")
 
 
 class MultiLabel(Classifier):
@@ -222,6 +265,8 @@ class Regression(Classifier):
 class Tagger(Kind):
     program, task = token_classification, "token_classification"
     settings: ClassVar = {"max_seq_length": 23}
+    missing = WITHOUT_TEXTS | {"TFLite"}
+    asked = ("tokens",)
     rows: ClassVar = [{"tokens": [word for word, _ in find_words(text)]} for text in TEXTS]
 
     def write_data(self, folder):
@@ -244,7 +289,7 @@ class Tagger(Kind):
         return {"probabilities": rows, "scores": rows.max(1), "labels": labels}
 
     def served(self, split, outputs):
-        rows = split.features.at_tokens(outputs["predictions"].numpy())
+        rows = split.features.at_tokens(np.asarray(outputs["predictions"]))
         return {"labels": [TAGS[number] for number in rows]}
 
     def predicted(self, folder):
@@ -256,13 +301,12 @@ class Tagger(Kind):
     def results(self, rows):
         return {name: [x for row in rows for x in row[name]] for name in ("labels", "scores")}
 
-    def ask(self, predictor):
-        return predictor([row["tokens"] for row in self.rows])
-
 
 class Choice(Kind):
     program, task = race, "multiple_choice"
     settings: ClassVar = {"task_name": "choice", "max_seq_length": 47, "max_qa_length": 19}
+    missing = WITHOUT_TEXTS | WITHOUT_RECORD | {"TFLite"}
+    asked = ("passage", "question", "options")
     rows: ClassVar = [
         {
             "passage": " ".join(LINES[number:]) if number % 2 else line[: 9 * number + 5],
@@ -288,7 +332,7 @@ class Choice(Kind):
         return {"probabilities": rows, "predictions": rows.argmax(1).astype(str)}
 
     def served(self, split, outputs):
-        return {"predictions": outputs["predictions"].numpy().astype(str)}
+        return {"predictions": np.asarray(outputs["predictions"]).astype(str)}
 
     def predicted(self, folder):
         return self.results(read_lines(folder / "choice_predictions.jsonl"))
@@ -299,9 +343,6 @@ class Choice(Kind):
             "probabilities": [row + [0.0] * (max(map(len, lists)) - len(row)) for row in lists],
             "predictions": [str(row["prediction"]) for row in rows],
         }
-
-    def ask(self, predictor):
-        return predictor.predict([parse_choice(row) for row in self.rows])
 
 
 class Spans(Kind):
@@ -329,7 +370,8 @@ class Spans(Kind):
             ("Where is it?", LINES[4][:20]),
         ]
     ]
-    extra_doors = ("TFLite",)
+    missing = WITHOUT_TEXTS | WITHOUT_RECORD
+    asked = ("question", "context")
 
     def write_data(self, folder):
         paragraphs = []
@@ -368,9 +410,6 @@ class Spans(Kind):
             "probabilities": [entry["score"] for _, entry in entries],
         }
 
-    def ask(self, predictor):
-        return predictor.predict([(row["question"], row["context"]) for row in self.rows])
-
 
 class AnswerableSpans(Spans):
     """Questions of which some have no answer: SQuAD 2.0."""
@@ -382,7 +421,7 @@ class AnswerableSpans(Spans):
         "end_n_top": 3,
     }
     inputs = (*Spans.inputs, "p_mask")
-    missing_doors = ("Hugging Face's format",)  # which has no such head
+    missing = Spans.missing | {"Hugging Face"}  # which has no such head
 
     def write_data(self, folder):
         given = super().write_data(folder)
@@ -440,9 +479,77 @@ def answerable_spans(model, x, p_mask, num_starts, num_ends):
     }
 
 
+class Encoder(Kind):
+    """A model that was only pre-trained: embeddings, and the logits of pre-training."""
+
+    task = "embeddings"
+    settings: ClassVar = {"max_seq_length": CONFIG.max_position_embeddings}
+    rows: ClassVar = [{"text": text} for text in TEXTS]
+    asked = ("text",)
+    exports = False
+
+    def make(self, folder, vocabulary):
+        """Returns the `Made` of a folder like those of releases."""
+        tokenizer = FullTokenizer(spm_model_file=vocabulary)
+        config = dataclasses.replace(CONFIG, num_hidden_layers=5)  # one more than are pooled
+        weights = random_weights(AlbertForPretraining(config))
+        run = folder / "run"
+        save_checkpoint(str(run / "model.ckpt-best"), weights)
+        config.to_json_file(str(run / "albert_config.json"))
+        shutil.copy(vocabulary, run)
+        batches = [tokenizer([text]) for text in TEXTS]
+        rows = [self._compute(RecordingAlbert(config, weights), batch) for batch in batches]
+        expected = {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+        padded = tokenizer(TEXTS, padding="max_length", max_length=config.max_position_embeddings)
+        return Made(self, None, run, None, None, expected, padded)
+
+    def _compute(self, model, batch):
+        """Returns name → numbers [1, …] for a row."""
+        inputs = [batch[name] for name in self.inputs]
+        x, pooled = model.encode(*inputs)
+        layers = [y for _, y in model.transitions]
+        words, order = model(*inputs, positions=FIRST_POSITIONS)
+        return {
+            MEAN: x.mean(1),
+            MEAN_LAST_4: np.mean(layers[-4:], axis=(0, 2)),
+            POOLED: pooled,
+            "cls": x[:, 0],
+            "max": x.max(1),
+            "words": words,
+            "order": order,
+            "log order": log_softmax(order),
+        }
+
+    def answers(self, task, split, outputs):
+        names = {"pooled_output": POOLED, "masked_lm_logits": "words", "mlm_logits": "words"}
+        names |= {"sentence_order_logits": "order", "sop_log_probs": "log order"}
+        found = {names.get(name, name): value for name, value in outputs.items()}
+        if "sequence_output" in found:
+            found["cls"] = found["sequence_output"][:, 0]
+        return {name: found[name] for name in (*POOLINGS, *names.values()) if name in found}
+
+    def outputs(self, task, found):
+        return found
+
+    def ask(self, load):
+        return {pooling: load(pooling=pooling)(TEXTS) for pooling in POOLINGS}
+
+    def results(self, rows):
+        return {MEAN: rows}
+
+    def program_flags(self, folder):
+        return ["--task=embeddings", "--pooling=mean", f"--embeddings_file={folder}/mean.npy"]
+
+    def written(self, folder):
+        return {MEAN: np.load(folder / "mean.npy")}
+
+
 KINDS = {
     kind.__name__: kind
-    for kind in (Classifier, MultiLabel, Regression, Tagger, Choice, Spans, AnswerableSpans)
+    for kind in (
+        *(Classifier, MeanClassifier, MultiLabel, Regression),
+        *(Tagger, Choice, Spans, AnswerableSpans, Encoder),
+    )
 }
 
 
@@ -465,38 +572,24 @@ def read_columns(path):
 
 @dataclasses.dataclass
 class Made:
-    """A model that a program trained for a step at a learning rate of 0, and its answers."""
+    """A model and its answers, which a program has trained for a step at a learning rate of 0."""
 
     kind: Kind
     settings: Any
     folder: Path  # of the run
     task: Any
-    split: Split
+    split: Split | None
     expected: Answers
-
-    @property
-    def export(self) -> Path:
-        """The numbered folder."""
-        (path,) = (path for path in (self.folder / "export").glob("**/[0-9]*") if path.is_dir())
-        return path
-
-    @functools.cached_property
-    def signatures(self) -> Any:
-        """The signatures of the SavedModel."""
-        self._served = tf.saved_model.load(str(self.export))  # which has the weights
-        return self._served.signatures
-
-    @functools.cached_property
-    def hugging_face(self) -> Path:
-        """The model's folder in Hugging Face's format."""
-        target = self.folder / "hugging_face"
-        list(convert.run(convert.Settings(str(self.folder), str(target), "huggingface")))
-        return target
+    tokens: dict[str, Any] | None = None  # if there is no split
 
     def batch(self, length: int | None = None) -> dict[str, Any]:
-        """Returns all examples as tensors that are padded to a length."""
+        """Returns all examples as arrays that are padded to a length."""
+        if self.tokens is not None:
+            return self.tokens
         features = self.split.features
-        length = length or int(features.lengths.max())
+        if length is None:
+            longest = int(features.lengths.max())
+            length = self.kind.settings["max_seq_length"] if self.kind.is_padded else longest
         batch = features.batch(np.arange(len(features)), length)
         return {name: batch[name] for name in self.kind.inputs}
 
@@ -505,6 +598,10 @@ class Made:
         arrays = {name: np.asarray(value) for name, value in outputs.items()}
         return self.kind.answers(self.task, self.split, arrays)
 
+    def served(self, outputs: Any) -> Answers:
+        """Returns the answers in outputs [N, …] of an export."""
+        return self.answers(outputs) | self.kind.served(self.split, outputs)
+
 
 @pytest.fixture(scope="module", name="make")
 def make_once(tmp_path_factory, toy_spm_model):
@@ -512,7 +609,7 @@ def make_once(tmp_path_factory, toy_spm_model):
 
     @functools.cache
     def make(name):
-        return train_and_export(KINDS[name](), tmp_path_factory.mktemp(name), toy_spm_model)
+        return KINDS[name]().make(tmp_path_factory.mktemp(name), toy_spm_model)
 
     return make
 
@@ -529,7 +626,7 @@ def train_and_export(kind, folder, vocabulary):
             "init_checkpoint": str(start / "model.ckpt-best"),
             "spm_model_file": vocabulary,
             "output_dir": str(folder / "run"),
-            "export_dir": str(folder / "run" / "export"),
+            "export_dir": str(folder / "run" / "export") if kind.exports else None,
             "precision": "float32",
             "learning_rate": 0.0,
             "train_step": 1,
@@ -557,7 +654,7 @@ def train_and_export(kind, folder, vocabulary):
         split, outputs, settings.eval_batch_size
     )
     spread = np.ptp(expected["probabilities"], axis=0)
-    assert spread.min() > 0.1, spread
+    assert spread.max() > 0.1, spread
     kind.program.run(settings)
     return Made(kind, settings, folder / "run", task, split, expected)
 
@@ -566,7 +663,8 @@ def compute_in_numpy(kind, task, weights, features):
     """Returns name → outputs [N, …], float64, computed for each example alone."""
     model, rows = NumpyAlbert(CONFIG, weights), []
     for number in range(len(features)):
-        length = int(features.lengths[number])
+        length = kind.settings["max_seq_length"] if kind.is_padded else features.lengths[number]
+        length = int(length)
         batch = features.batch(np.array([number]), length)
         inputs = [batch[name].reshape(-1, length) for name in kind.inputs]  # [1, S], or [C, S]
         encoded = model.encode(*inputs[:3])
@@ -589,14 +687,44 @@ def stack(rows, fill):
     )
 
 
-# The doors
+# The folders
 
 
-def evaluated(made, request):
-    return evaluated_in(made, made.folder)
+def exported(made):
+    """The numbered folder of the program's export, or what `albert convert` writes."""
+    if not made.kind.exports:
+        return converted("saved_model")(made)
+    (path,) = (path for path in (made.folder / "export").glob("**/[0-9]*") if path.is_dir())
+    return path
 
 
-def evaluated_in(made, folder):
+def exported_for_tflite(made):
+    return made.folder / "export" if made.kind.exports else converted("tflite")(made)
+
+
+def saved_again(made):
+    target = made.folder.parent / "saved"
+    if not target.exists():
+        model, tokenizer = albert_tf.from_pretrained(str(made.folder))
+        albert_tf.save_pretrained(model, str(target), tokenizer)
+    return target
+
+
+def converted(output_format, package="tensorflow"):
+    def find(made):
+        pytest.importorskip(package, reason=f"needs the extra {output_format}")
+        target = made.folder.parent / output_format
+        if not target.exists():
+            list(convert.run(convert.Settings(str(made.folder), str(target), output_format)))
+        return target
+
+    return find
+
+
+# The doors: each returns the answers of a folder.
+
+
+def evaluated(made, folder, predict):
     text = (folder / "eval_results.txt").read_text()
     metrics = {name: float(value) for name, value in re.findall(r"^(\w+) = (\S+)$", text, re.M)}
     known = {
@@ -605,82 +733,192 @@ def evaluated_in(made, folder):
     return known | made.kind.evaluated(folder)
 
 
-def run_by_name(made, request):
+def predicted(made, folder, predict):
+    return made.kind.predicted(folder)
+
+
+def run_by_name(made, folder, predict):
     """Also if only predictions are asked for: questions with answers are evaluated all the same."""
-    folder = made.folder.parent / "by_name"
-    asked = {"output_dir": str(folder), "export_dir": None}
+    again = folder.parent / "by_name"
+    asked = {"output_dir": str(again), "export_dir": None}
     if hasattr(made.settings, "tflite_quantization"):  # which is refused without an export
         asked["tflite_quantization"] = type(made.settings).tflite_quantization  # the default
     if "spans" in made.kind.task:
         asked["do_eval"] = False
     run_task(made.kind.task, dataclasses.replace(made.settings, **asked))
-    return evaluated_in(made, folder) | made.kind.predicted(folder)
+    return evaluated(made, again, predict) | made.kind.predicted(again)
 
 
-def predicted(made, request):
-    return made.kind.predicted(made.folder)
+def run_program(made, folder, predict):
+    path = made.folder.parent / "rows.jsonl"
+    write_lines(path, made.kind.rows)
+    flags = [f"--model_dir={folder}", f"--input_file={path}", f"--top_k={MOST_ANSWERS}"]
+    flags += ["--precision=float32"]
+    if not list(folder.glob("model.[ox]*")):  # which other engines than TensorFlow compute
+        flags += ["--engine=tensorflow"]
+    rows = predict(*flags, *made.kind.program_flags(made.folder.parent))
+    return made.kind.results(rows) if rows else made.kind.written(made.folder.parent)
 
 
-def predicted_from(find_folder):
-    def run(made, request):
-        path = made.folder / "rows.jsonl"
-        write_lines(path, made.kind.rows)
-        flags = [f"--model_dir={find_folder(made)}", f"--input_file={path}"]
-        flags += ["--precision=float32", "--engine=tensorflow", f"--top_k={MOST_ANSWERS}"]
-        return made.kind.results(request.getfixturevalue("predict")(*flags))
+def load_with(engine):
+    def load(made, folder, predict):
+        pytest.importorskip(engine, reason=f"{engine} is an extra")
+        options = {"engine": engine, "top_k": MOST_ANSWERS}
+        if folder != made.folder and made.task is not None:  # which is not recorded
+            options["max_seq_length"] = made.settings.max_seq_length
+        return made.kind.ask(functools.partial(albert_tf.load_predictor, folder, **options))
 
-    return run
-
-
-def predictor_with(engine):
-    def run(made, request):
-        if engine != "tensorflow":
-            pytest.importorskip(engine, reason=f"{engine} is an extra")
-        predictor = albert_tf.load_predictor(str(made.folder), engine=engine, top_k=MOST_ANSWERS)
-        return made.kind.results(made.kind.ask(predictor))
-
-    return run
+    return load
 
 
-def served_texts(made, request):
-    columns = {name: [row[name] for row in made.kind.rows] for name in ("text_a", "text_b")}
-    outputs = made.signatures["texts"](**{name: tf.constant(x) for name, x in columns.items()})
+def load_without_tensorflow(made, folder, predict):
+    """In a process that cannot import what the server image lacks."""
+    done = answer_without(str(folder), made.kind.columns, {"top_k": MOST_ANSWERS})
+    return made.kind.results(json.loads(done))
+
+
+def load_exported(made, folder, predict):
+    return made.kind.ask(functools.partial(albert_tf.load_predictor, folder))
+
+
+def load_model(made, folder, predict):
+    """With the logits of pre-training, if there are any."""
+    task = "pretraining" if made.task is None else made.kind.task
+    model, _ = albert_tf.from_pretrained(str(folder), task)
+    batch = made.batch()
+    if made.task is None:
+        batch = batch | {"masked_lm_positions": np.repeat(FIRST_POSITIONS, len(TEXTS), 0)}
+    return made.answers(made.kind.outputs(made.task, model(batch)))
+
+
+def serve_texts(made, folder, predict):
+    text_a, *text_b = made.kind.columns
+    inputs = {"text_a": text_a, "text_b": text_b[0] if text_b else [""] * len(text_a)}
+    served = tf.saved_model.load(str(folder))
+    outputs = served.signatures["texts"](**{name: tf.constant(x) for name, x in inputs.items()})
     return made.answers(outputs) | made.kind.served_texts(outputs)
 
 
-def served_tensors(made, request):
-    signature = made.signatures.get("tensors", made.signatures["serving_default"])
+def serve_tensors(made, folder, predict):
+    served = tf.saved_model.load(str(folder))
+    signature = served.signatures.get("tensors", served.signatures["serving_default"])
+    return made.served(signature(**{name: tf.constant(x) for name, x in made.batch().items()}))
+
+
+def call_module(made, folder, predict):
+    """The outputs of the encoder, of its signature, and of both heads."""
+    module = tf.saved_model.load(str(folder))
+    names = {"input_ids": "input_word_ids", "segment_ids": "input_type_ids"}
+    inputs = {names.get(name, name): tf.constant(x) for name, x in made.batch().items()}
+    positions = tf.repeat(FIRST_POSITIONS, len(TEXTS), 0)
+    found, served = module(inputs), module.signatures["serving_default"](**inputs)
+    assert set(found) == {*served, "encoder_outputs"}
+    words = module.mlm(inputs | {"masked_lm_positions": positions})
+    order = module.sop(inputs)
+    for outputs in (found, served, words, order):
+        assert set(served) == {"default", "pooled_output", "sequence_output"}
+        np.testing.assert_array_equal(outputs["default"], outputs["pooled_output"])
+        for name in served:
+            np.testing.assert_allclose(outputs[name], found[name], rtol=0, atol=TOLERANCE)
+    mask = made.batch()["input_mask"][..., None]
+    layers = np.mean(found["encoder_outputs"][-4:], axis=0)
+    means = {MEAN_LAST_4: (layers * mask).sum(1) / mask.sum(1)}
+    arrays = {name: x for name, x in (words | order).items() if name != "encoder_outputs"}
+    return made.answers(arrays | means)
+
+
+def run_tflite(made, folder, predict):
+    content = (folder / "albert_model.tflite").read_bytes()
+    batch = made.batch(made.kind.settings["max_seq_length"])
+    return made.answers(predict_with_tflite(content, batch))
+
+
+def predict_with_tflite(content, batch):
+    """Returns name → outputs of all rows, one of which is computed at a time."""
+    runner = tf.lite.Interpreter(model_content=content).get_signature_runner("serving_default")
+    assert set(runner.get_input_details()) == set(batch)
+    rows = range(len(batch["input_ids"]))
+    found = [runner(**{name: value[i : i + 1] for name, value in batch.items()}) for i in rows]
+    return {name: np.concatenate([row[name] for row in found]) for name in found[0]}
+
+
+def run_openvino(made, folder, predict):
+    import openvino
+
+    precision = {"INFERENCE_PRECISION_HINT": "f32"}
+    model = openvino.Core().compile_model(f"{folder}/model.xml", "CPU", precision)
     batch = made.batch()
-    outputs = signature(**{name: tf.constant(value) for name, value in batch.items()})
-    return made.answers(outputs) | made.kind.served(made.split, outputs)
+    results = model({port.any_name: batch[port.any_name] for port in model.inputs})
+    return made.served({port.any_name: results[port] for port in model.outputs})
 
 
-def run_tflite(made, request):
-    content = (made.folder / "export" / "albert_model.tflite").read_bytes()
-    length = made.kind.settings["max_seq_length"]
-    return made.answers(test_tflite.predict(content, made.batch(length)))
+def run_onnx(made, folder, predict):
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(f"{folder}/model.onnx")
+    names = [node.name for node in session.get_outputs()]
+    batch = made.batch()
+    values = session.run(names, {node.name: batch[node.name] for node in session.get_inputs()})
+    return made.served(dict(zip(names, values, strict=True)))
 
 
-def converted(made, request):
-    """Shows that the converted weights are complete and read back, not what others compute."""
-    model, _ = albert_tf.from_pretrained(str(made.hugging_face), made.kind.task)
-    return made.answers(made.kind.outputs(made.task, model(made.batch())))
-
-
+FOLDERS = {
+    "run": lambda made: made.folder,
+    "Keras": saved_again,
+    "Hugging Face": converted("huggingface", "safetensors"),
+    "SavedModel": exported,
+    "TF-Hub": converted("tf_hub"),
+    "TFLite": exported_for_tflite,
+    "OpenVINO": converted("openvino", "openvino"),
+    "ONNX": converted("onnx", "tf2onnx"),
+}
 DOORS = {
     "--do_eval": evaluated,
     "--do_predict": predicted,
     "run_task": run_by_name,
-    "run_predict.py, run": predicted_from(lambda made: made.folder),
-    "run_predict.py, export": predicted_from(lambda made: made.export),
-    "load_predictor, tensorflow": predictor_with("tensorflow"),
-    "load_predictor, openvino": predictor_with("openvino"),
-    "SavedModel, texts": served_texts,
-    "SavedModel, tensors": served_tensors,
+    "albert predict": run_program,
+    "load_predictor": load_with("tensorflow"),
+    "load_predictor, openvino": load_with("openvino"),
+    "load_predictor, without TensorFlow": load_without_tensorflow,
+    "load_predictor, all poolings": load_exported,
+    "from_pretrained": load_model,
+    "texts": serve_texts,
+    "tensors": serve_tensors,
+    "module": call_module,
     "TFLite": run_tflite,
-    "Hugging Face's format": converted,
+    "OpenVINO": run_openvino,
+    "ONNX": run_onnx,
 }
-OPTIONAL = {"SavedModel, texts", "TFLite"}
+PROGRAMS = ("--do_eval", "--do_predict", "run_task")
+PREDICTORS = ("albert predict", "load_predictor", "load_predictor, openvino")
+EXPORTED = ("albert predict", "load_predictor, without TensorFlow")
+CELLS = {
+    "run": (*PROGRAMS, *PREDICTORS),
+    "Keras": ("from_pretrained", "load_predictor"),
+    "Hugging Face": ("from_pretrained", "load_predictor"),
+    "SavedModel": ("albert predict", "texts", "tensors"),
+    "TFLite": ("TFLite",),
+    "OpenVINO": (*EXPORTED, "OpenVINO"),
+    "ONNX": (*EXPORTED, "ONNX"),
+}
+ALL_POOLINGS = "load_predictor, all poolings"
+CELLS_OF_ENCODERS = {
+    "run": (*PREDICTORS, "from_pretrained"),
+    "Hugging Face": ("from_pretrained", "load_predictor"),
+    "SavedModel": ("albert predict", "texts", "tensors"),
+    "TF-Hub": ("load_predictor", "from_pretrained", "module"),
+    "TFLite": ("TFLite",),
+    "OpenVINO": (*EXPORTED, ALL_POOLINGS, "OpenVINO"),
+    "ONNX": (*EXPORTED, ALL_POOLINGS, "ONNX"),
+}
+
+
+def cells():
+    for name, kind in KINDS.items():
+        for folder, doors in (CELLS_OF_ENCODERS if kind is Encoder else CELLS).items():
+            for door in doors:
+                if not kind.missing & {folder, door, (folder, door)}:
+                    yield pytest.param(name, folder, door, id=f"{name}-{folder}-{door}")
 
 
 def difference(found, expected):
@@ -693,18 +931,10 @@ def difference(found, expected):
     return float(np.abs(found - expected).max())
 
 
-def cells():
-    for name, kind in KINDS.items():
-        for door in DOORS:
-            is_there = door not in OPTIONAL or door in kind.extra_doors
-            if is_there and door not in kind.missing_doors:
-                yield pytest.param(name, door, id=f"{name}-{door}")
-
-
-@pytest.mark.parametrize(("kind", "door"), list(cells()))
-def test_a_door_gives_the_answers_of_numpy(kind, door, make, request):
+@pytest.mark.parametrize(("kind", "folder", "door"), list(cells()))
+def test_a_folder_gives_the_answers_of_numpy(kind, folder, door, make, predict):
     made = make(kind)
-    found = DOORS[door](made, request)
+    found = DOORS[door](made, FOLDERS[folder](made), predict)
     assert found
     for name, value in found.items():
         assert difference(value, made.expected[name]) <= TOLERANCE, name
