@@ -7,6 +7,7 @@ for it. None of them changes a file.
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import re
 import shlex
@@ -14,7 +15,9 @@ import subprocess
 import sys
 
 import numpy as np
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from albert_tf.checkpoints import run_record
 from albert_tf.data.records import frame_records
@@ -60,6 +63,7 @@ sys.__stdout__.write(json.dumps(messages))
 """
 MODEL = "--albert_config_file=config.json --spm_model_file=toy.model --output_dir=out "
 TUNE = MODEL + "--do_train --max_seq_length=40 "
+ASK = MODEL + "--max_seq_length=40 --max_query_length=7 "
 SQUAD = TUNE + "--train_file=no.json "
 CLASSIFY = TUNE + "--task_name=mrpc --data_dir=. "
 CREATE = "--input_file=text.txt --output_file=x --spm_model_file=toy.model "
@@ -70,11 +74,29 @@ TRAIN += "--train_batch_size=1 "
 PREDICT = "--model_dir=race "
 TEXT = "--model_dir=classification --text=a "
 PLOT = "--output_dir=. "
+
+
+def metadata(record_file, size=98, **settings):
+    """The metadata beside a record file of one byte."""
+    vocabulary = {"size": size, "checksum": "a" * 64, "file": "x.model", "do_lower_case": False}
+    entry = {"name": record_file, "instances": 1, "bytes": 1}
+    found = {"files": [entry], "settings": settings, "vocabulary": vocabulary, "mask_id": 4}
+    return json.dumps(found)
+
+
+def parquet_of(**columns):
+    """The content of a file of Parquet."""
+    stream = io.BytesIO()
+    parquet.write_table(pyarrow.table(columns), stream)
+    return stream.getvalue().decode("latin-1")
+
+
 # Records without the features of pre-training, and without any.
 OTHER_RECORD, NO_EXAMPLE = (
     frame_records([data])[0].decode("latin-1")
     for data in (encode_examples({"input_ids": np.ones((1, 3), int)})[0], b"not a message")
 )
+ASKED = {"context": "The boat waits.", "qas": [{"id": "q1", "question": "What waits?"}]}
 # Program → what is typed, what is said and, if needed, files of that row.
 REFUSALS: dict[str, list[tuple]] = {
     "plot-results": [  # first, because reading tables raises the limit of csv's fields
@@ -111,6 +133,20 @@ REFUSALS: dict[str, list[tuple]] = {
         (CREATE + "--masked_lm_prob=1.0", r"masked_lm_prob=1\.0: expected less than 1"),
         (FULL + "--sentence_objective=sop", "'sop' needs pairs, which .*='full_sentences'"),
         (CREATE + "--input_file=nowhere.txt", "--input_file: .*nowhere.txt' matches no file"),
+        (CREATE + "--input_file=tags", "tags: expected a file, but this is a directory"),
+        (
+            CREATE + "--input_file=rows",
+            "rows is a .* input format is sentences.*_format=jsonl",
+            {"rows": parquet_of(text=["a b."])},
+        ),
+        (
+            CREATE + "--input_file=rows --input_format=jsonl",
+            r"rows: no column contains text; its columns: n \(int64\)",
+            {"rows": parquet_of(n=[1], m=[2])},
+        ),
+        (CREATE + "--spm_model_file=", r"--spm_model_file \(English\) or --vocab_file"),
+        (CREATE + "--spm_model_file=absent", "absent: no such file"),
+        (CREATE + "--spm_model_file= --vocab_file=absent", "absent: no such file"),
         (CREATE + "--input_file=empty.txt", "empty.txt: all input files are empty"),
         (CREATE + "--output_file=text.txt", "--output_file: .*text.txt is an input, --input_file"),
         (CREATE + "--output_file=empty.txt/out/a", "--output_file: cannot write to .*empty.txt/o"),
@@ -158,6 +194,11 @@ REFUSALS: dict[str, list[tuple]] = {
         (CLASSIFY + "--max_seq_length=41", "=41 is larger .*embeddings=40"),
         (CLASSIFY + "--output_dir=other", "other contains another model .*num"),
         ("--task_name=mrcp --data_dir=. --output_dir=x", "mean 'mrpc'"),
+        (CLASSIFY + "--init_checkpoint=a --albert_hub_module_handle=b", "are mutually exclusive"),
+        (CLASSIFY + "--albert_hub_module_handle=https://x/1", "modules are not downloaded"),
+        (CLASSIFY + "--learning_rate=", "--learning_rate=: expected one or more"),
+        (CLASSIFY + "--learning_rate=1e-5,2e-5,1e-5", "--learning_rate=1e-05,2e-05,1e-05: exp"),
+        (CLASSIFY + "--num_runs=2 --nodo_eval", "2 runs are compared .*: set --do_eval"),
         (  # `$FOLDER/model.ckpt-best` of an unset variable, without a config
             "--task_name=mrpc --data_dir=. --output_dir=x --init_checkpoint=/model.ckpt-x",
             "^run-classifier: --init_checkpoint: /model.ckpt-x: no such checkpoint.* shell varia",
@@ -167,6 +208,13 @@ REFUSALS: dict[str, list[tuple]] = {
         ("--fp16", "--fp16 is not a flag .* Did you mean --precision[?] "),
         (SQUAD + "--max_query_length=7", "no.json: 'data' is missing"),
         (SQUAD, "--max_query_length=64 .* expected 68 or more"),
+        (TUNE + "--max_query_length=7", "--do_train requires --train_file, a file of questions"),
+        (ASK + "--do_predict", "--do_predict requires --predict_file, a file of questions"),
+        (
+            ASK + "--do_eval --predict_file=asked.json",
+            r"asked\.json has no answers to evaluate on",
+            {"asked.json": json.dumps({"data": [{"paragraphs": [ASKED]}]})},
+        ),
     ],
     "run-race": [(TUNE + "--data_dir=.", "no key 'questions' among 'article'")],
     "run-token-classification": [(TUNE + "--data_dir=tags", "train.txt, line 1: no label")],
@@ -174,6 +222,34 @@ REFUSALS: dict[str, list[tuple]] = {
         ("--max_steps=3", "--max_steps is not a flag .* Did you mean --num_train_steps[?] "),
         (TRAIN + "--max_seq_length=41", "=41 is larger .*embeddings=40"),
         (TRAIN + "--max_seq_length=40", "vocabulary of 98 entries"),
+        *(
+            (
+                TRAIN.replace("a.tfrecord", "b.tfrecord") + f"--max_seq_length=40 {flags}",
+                said,
+                {"b.tfrecord": "\xff", "b.records.json": metadata("b.tfrecord", **settings)},
+            )
+            for flags, settings, said in (
+                (
+                    *("--sentence_objective=sop", {"size": 97, "sentence_objective": "nsp"}),
+                    r"b\.tfrecord was created for sentence_objective=nsp, but .*=sop",
+                ),
+                (
+                    *("", {"size": 97, "sentence_objective": "sop3"}),
+                    r"b\.records\.json: .*='sop3', expected one of sop, nsp",
+                ),
+                ("", {"size": 4}, r"b\.records\.json: mask_id is 4, expected 0 to 3"),
+            )
+        ),
+        (
+            TRAIN.replace("a.tfrecord", "b.tfrecord")
+            + "--max_seq_length=40 --do_eval --eval_input_file=c.tfrecord",
+            r"c\.tfrecord was created for sentence_objective=sop, but .*=nsp",
+            {
+                **{"b.tfrecord": "\xff", "c.tfrecord": "\xff"},
+                "b.records.json": metadata("b.tfrecord", 97, sentence_objective="nsp"),
+                "c.records.json": metadata("c.tfrecord", 97, sentence_objective="sop"),
+            },
+        ),
         (TRAIN + "--output_dir=other", "other contains another model .*num"),
         (TRAIN + "--nodo_train", "nothing to do"),
         (TRAIN + "--input_file='none*'", r"'none\*' matches no file"),
@@ -322,6 +398,8 @@ REFUSALS: dict[str, list[tuple]] = {
     "describe": [
         ("albert_bse", "albert_bse: neither a file nor a config"),
         ("tags", "contains no checkpoint"),
+        ("bad.json", r"bad\.json: not JSON: Expecting property name", {"bad.json": "{"}),
+        ("bad.json", r"bad\.json: vocab_size=0", {"bad.json": '{"vocab_size": 0}'}),
         ("albert_base --max_seq_length=513", "513"),
     ],
 }
@@ -372,10 +450,7 @@ def messages_of_all_programs(tmp_path_factory, toy_spm_model):
     write_model(folder, "race", "multiple_choice", toy_spm_model)
     for task in ("classification", "regression", "token_classification", "spans"):
         write_model(folder, task, task, toy_spm_model)
-    vocabulary = {"size": 98, "checksum": "a" * 64, "file": "x.model", "do_lower_case": False}
-    entry = {"name": "a.tfrecord", "instances": 1, "bytes": 1}
-    metadata = {"files": [entry], "settings": {}, "vocabulary": vocabulary, "mask_id": 4}
-    (folder / "a.records.json").write_text(json.dumps(metadata))
+    (folder / "a.records.json").write_text(metadata("a.tfrecord"))
     rows = [[program, shlex.split(typed), files] for program, typed, _, files in ROWS]
     done = subprocess.run(
         [sys.executable, "-c", CODE],

@@ -98,13 +98,6 @@ def test_a_damaged_file_is_named(tmp_path, content, kind):
         read_all(path)
 
 
-def test_a_missing_file_and_a_folder_are_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match="nowhere: no such file"):
-        find_sources([str(tmp_path / "nowhere")])
-    with pytest.raises(FileNotFoundError, match="expected a file, but this is a directory"):
-        find_sources([str(tmp_path)])
-
-
 @pytest.mark.parametrize("pack", [pack_parquet, pack_arrow, pack_arrow_stream])
 def test_rows_are_read_like_json_lines_of_the_columns_with_text(tmp_path, pack):
     rows = write(tmp_path / "rows", pack(TABLE))
@@ -124,19 +117,6 @@ def test_rows_are_read_like_json_lines_of_the_columns_with_text(tmp_path, pack):
         (part,) = chunk.parts
         first = json.loads(part.data.splitlines()[0])
         assert part.first_line == ROWS.index(first) + 1
-
-
-def test_rows_are_refused_as_another_format(tmp_path):
-    path = write(tmp_path / "rows", pack_parquet(TABLE))
-    with pytest.raises(ValueError, match=r"rows is a .* input format is sentences.*_format=jsonl"):
-        next(read_chunks(find_sources([path]), 5000))
-
-
-def test_a_file_without_a_column_of_text_is_refused(tmp_path):
-    table = pyarrow.table({"n": [1], "m": [2]})
-    said = r"rows: no column contains text; its columns: n \(int64\)"
-    with pytest.raises(ValueError, match=said):
-        read_all(write(tmp_path / "rows", pack_parquet(table)))
 
 
 def test_a_pyarrow_that_cannot_be_imported_is_named(tmp_path, monkeypatch):

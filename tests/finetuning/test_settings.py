@@ -86,18 +86,6 @@ def make_settings(folder, **values):
     return FineTuningSettings(**always | {"do_train": True} | values)
 
 
-@pytest.mark.parametrize(
-    ("values", "problem"),
-    [
-        ({"init_checkpoint": "a", "albert_hub_module_handle": "b"}, "are mutually exclusive"),
-        ({"albert_hub_module_handle": "https://x/1"}, "modules are not downloaded"),
-    ],
-)
-def test_missing_or_ambiguous_weights_are_refused(tmp_path, values, problem):
-    with pytest.raises(ValueError, match=problem):
-        make_settings(tmp_path, **values).completed()
-
-
 @pytest.mark.parametrize("setting", ["init_checkpoint", "albert_hub_module_handle"])
 def test_config_and_vocabulary_are_found_beside_the_weights(tmp_path, setting):
     for name in ("albert_config.json", "30k-clean.model", "model.ckpt-best.index", "other.txt"):

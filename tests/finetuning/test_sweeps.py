@@ -36,19 +36,6 @@ def test_each_learning_rate_and_seed_has_its_own_folder():
     ]
 
 
-@pytest.mark.parametrize(
-    ("settings", "problem"),
-    [
-        (make_settings("out", ()), "--learning_rate=: expected one or more"),
-        (make_settings("out", (1e-5, 2e-5, 1e-5)), "--learning_rate=1e-05,2e-05,1e-05: expected"),
-        (make_settings("out", 1e-5, 2, do_eval=False), "2 runs are compared .*: set --do_eval"),
-    ],
-)
-def test_a_sweep_has_different_rates_and_a_dev_set(settings, problem):
-    with pytest.raises(ValueError, match=problem):
-        settings.runs()
-
-
 def test_the_files_have_all_metrics_of_each_run_and_statistics_of_each_learning_rate(tmp_path):
     values = [0.5, 0.75, 0.625, 0.25]
     found = [result(f"r{seed}", 1e-5, seed, value) for seed, value in enumerate(values)]

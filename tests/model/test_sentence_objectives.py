@@ -9,10 +9,10 @@ import sys
 import numpy as np
 import pytest
 
-from albert_tf import from_pretrained, pretraining
+from albert_tf import from_pretrained
 from albert_tf.data.create import create_pretraining_data
 from albert_tf.data.settings import Settings
-from albert_tf.model.objectives import NONE, NSP, OBJECTIVES, SOP, SentenceObjective, register
+from albert_tf.model.objectives import NONE, NSP, OBJECTIVES, SentenceObjective, register
 from tests.conftest import ROOT, TOY_TEXT
 
 # Of three classes, as in StructBERT, in a script that a user would write.
@@ -86,24 +86,6 @@ def test_a_name_of_another_objective_is_refused(name, abbreviation, said):
     with pytest.raises(ValueError, match=said):
         register(SentenceObjective(name, abbreviation, ("no", "yes"), lambda *_: None))
     assert before == OBJECTIVES
-
-
-def test_records_of_another_objective_or_one_that_is_not_registered_are_refused(
-    tmp_path, make_records, config_file, sop3, monkeypatch
-):
-    nsp, sop, own = map(make_records, (NSP, SOP, "sop3"))
-    paths = {"albert_config_file": str(config_file), "output_dir": str(tmp_path / "out")}
-    monkeypatch.delitem(OBJECTIVES, "sop3")
-    for changes, said in (
-        ({"input_file": nsp, "sentence_objective": SOP}, r"nsp\.tfrecord was created for .*=nsp"),
-        (
-            {"input_file": nsp, "do_eval": True, "eval_input_file": sop},
-            r"sop\.tfrecord was created for .*=sop",
-        ),
-        ({"input_file": own}, r"records\.json: .*='sop3', expected one of sop, nsp"),
-    ):
-        with pytest.raises(ValueError, match=said):
-            pretraining.run(pretraining.Settings(**paths, max_seq_length=61, **changes))
 
 
 @pytest.mark.slow

@@ -336,14 +336,6 @@ def test_a_file_that_is_no_vocabulary_is_named(tmp_path, comma_model, argument, 
         FullTokenizer(**{argument: str(path)})
 
 
-def test_a_missing_vocabulary_is_named():
-    with pytest.raises(ValueError, match=r"--spm_model_file \(English\) or --vocab_file"):
-        FullTokenizer("", spm_model_file="")
-    for argument in ("vocab_file", "spm_model_file"):
-        with pytest.raises(FileNotFoundError, match="absent"):
-            FullTokenizer(**{argument: "absent"})
-
-
 def test_a_vocabulary_beside_a_model_is_ignored(comma_model):
     pieces = FullTokenizer(spm_model_file=comma_model).pieces
     assert FullTokenizer("absent.vocab", spm_model_file=comma_model).pieces == pieces

@@ -102,11 +102,6 @@ def test_a_column_with_nulls_may_have_numbers_with_a_point():
     assert parse_label(1.0, TASKS["sts-b"]) == "1.0"
 
 
-def test_more_than_a_thousand_classes_are_listed(write):
-    with pytest.raises(ValueError, match=r"1001 different labels .* list all of them in --labels"):
-        read(write("train.tsv", *with_labels(*range(1001))))
-
-
 def test_a_text_column_that_is_not_used_is_named(write, caplog):
     folder = write("train.csv", "title,text,label", "Good,I liked it,pos", "Bad,I hated it,neg")
     assert read(folder)[1].examples[0].text_a == "I liked it"

@@ -97,28 +97,6 @@ def test_options_may_have_names(options, names):
     assert parse_options(options) == (tuple(OPTIONS), names)
 
 
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        ({"text": "w"}, "expected a list of two or more"),
-        ({"text": ["w", "x"], "label": ["A"]}, "expected a label for each"),
-        ([{"label": "A"}, {"label": "B"}], "option 1 is null, expected text"),
-        (None, "expected a list of two or more"),
-    ],
-)
-def test_what_are_no_options_is_named(options, problem):
-    with pytest.raises(BadRowError, match=problem):
-        parse_options(options)
-
-
-def test_columns_that_may_be_the_same_part_are_refused():
-    with pytest.raises(BadRowError, match="'passage', 'context' may each be the passage"):
-        with_known_names({"context": "a", "passage": "b"})
-    rows = {"ending0": "a", "ending1": "b", "answer0": "c", "answer1": "d"}
-    with pytest.raises(BadRowError, match="columns of ending and of answer may be the options"):
-        with_known_names(rows)
-
-
 # Flags, the row of a data set, and the parts of its question.
 NAMED_COLUMNS = {
     "sciq": (

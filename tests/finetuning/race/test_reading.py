@@ -245,6 +245,16 @@ def test_the_answer_is_an_index_or_a_letter(tmp_path, options, label, number):
         ),
         (question(options=["a"]), r"options \['a'\]: expected a list of two or more"),
         (question(options=["a", " "]), r"option 2 of 2 is empty"),
+        (
+            question(options={"text": ["w", "x"], "label": ["A"]}),
+            "options .*: expected a label for",
+        ),
+        (question(options=[{"label": "A"}, {"label": "B"}]), "option 1 is null, expected text"),
+        (question(context="b"), "'passage', 'context' may each be the passage"),
+        (
+            question(options=None, ending0="a", ending1="b", answer0="c", answer1="d"),
+            "the columns of ending and of answer may be the options",
+        ),
         (question(level="a\nb"), r"'level' is 'a.nb', expected text without tabs and line breaks"),
     ],
 )

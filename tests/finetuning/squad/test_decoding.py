@@ -191,11 +191,6 @@ def test_each_start_of_the_beam_has_its_own_ends():
     assert found.null_scores.tolist() == [0.75]
 
 
-def test_features_and_scores_of_other_numbers_are_refused():
-    with pytest.raises(ValueError, match="1 features, but scores for 2"):
-        decode([example()], make_window(), make_candidates([[(3, 3, 0.0, 0.0)]] * 2), 20, 30)
-
-
 def test_the_first_of_equal_logits_is_tried_first():
     start = np.array([[0.0, 2.0, 2.0, 1.0], [1.0, 0.0, 0.0, 0.0]], np.float32)
     end = np.array([[1.0, 0.0, 1.0, 3.0], [0.0, 0.0, 5.0, 0.0]], np.float32)

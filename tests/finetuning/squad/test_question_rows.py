@@ -123,6 +123,7 @@ def test_rows_may_say_what_is_unanswerable_and_lack_ids():
         ({"answers": [{"answer_start": 1}]}, "the text of an answer is null, expected text"),
         ({"question": 5}, "'question' is 5, expected text"),
         ({"context": None}, "'context' is null, expected text"),
+        ({"passage": "b"}, "'context', 'passage' may each be the context"),
     ],
 )
 def test_what_is_wrong_in_a_row_is_named(changes, problem):
@@ -163,12 +164,6 @@ def test_rows_of_python_train_the_weights_of_squads_format(tmp_path, config_file
     assert set(found) == set(before)
     for key, value in before.items():
         np.testing.assert_array_equal(found[key], value, err_msg=key)
-
-
-def test_two_contexts_are_not_guessed():
-    row = with_lists(*QUESTIONS[0]) | {"passage": "b"}
-    with pytest.raises(ValueError, match="'context', 'passage' may each be the context"):
-        read_rows(table_of([row], "rows"), is_training=False)
 
 
 def test_questions_without_ids_have_the_same_numbers_in_all_formats(tmp_path):

@@ -3,7 +3,6 @@
 import dataclasses
 import gzip
 import json
-import os
 
 import pytest
 
@@ -181,20 +180,6 @@ def test_questions_without_answers_may_be_predicted(write):
     path = write(squad({"id": "q1", "question": "What waits?"}))
     settings = Settings(output_dir="out", predict_file=path, do_predict=True)
     assert not read_data(settings)["test"].has_labels
-
-
-@pytest.mark.parametrize(
-    ("phase", "file", "message"),
-    [
-        ("do_train", None, "--do_train requires --train_file, a file of questions"),
-        ("do_predict", None, "--do_predict requires --predict_file, a file of questions"),
-        ("do_eval", "questions.json", r"questions\.json has no answers to evaluate on"),
-    ],
-)
-def test_missing_questions_and_answers_are_refused(write, monkeypatch, phase, file, message):
-    monkeypatch.chdir(os.path.dirname(write(squad({"id": "q1", "question": "What waits?"}))))
-    with pytest.raises((ValueError, FileNotFoundError), match=message):
-        read_data(Settings(output_dir="out", predict_file=file, **{phase: True}))
 
 
 def test_a_file_is_read_in_parts_that_end_anywhere_and_may_be_compressed(write, monkeypatch):
