@@ -7,11 +7,8 @@ import re
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
-import albert_tf
 from albert_tf.checkpoints.store import save_checkpoint
-from tests.cli.fine_tuning_programs import CONTEXTS, QUESTIONS
 from tests.script_runner import tensors
 
 pytestmark = pytest.mark.ci
@@ -29,28 +26,6 @@ def test_questions_above_the_threshold_of_the_evaluation_have_no_answer(finished
     threshold = float(re.search(r"null_score_diff_threshold = (\S+)", metrics)[1])
     unanswered = {qas_id for qas_id, text in predictions.items() if not text}
     assert unanswered == {qas_id for qas_id, odd in odds.items() if odd > threshold}
-    answer = albert_tf.load_predictor(str(folder), engine="tensorflow")
-    found = answer([(question, CONTEXTS[context]) for _, context, question, _ in QUESTIONS])
-    nbest = read_json(folder / "nbest_predictions.json")
-    for (qas_id, *_), result in zip(QUESTIONS, found, strict=True):
-        assert result["answers"][0]["answer"] == nbest[qas_id][0]["text"]
-        assert result["null_odds"] == pytest.approx(odds[qas_id], abs=1e-5)
-
-
-@pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated:UserWarning")
-def test_the_exported_models_compute_the_same_outputs(finished):
-    program = finished("squad_2")
-    mask = (np.arange(53) < 31).astype(np.int32)[None]
-    segments = (np.arange(53) >= 11).astype(np.int32) * mask
-    ids = np.random.default_rng(5).integers(5, 89, (1, 53)).astype(np.int32) * mask
-    batch = {"input_ids": ids, "input_mask": mask, "segment_ids": segments, "p_mask": 1 - segments}
-    served = tf.saved_model.load(str(program.saved_model())).signatures["serving_default"]
-    found = served(**{name: tf.constant(value) for name, value in batch.items()})
-    lite = tf.lite.Interpreter(model_path=str(program.export / "albert_model.tflite"))
-    small = lite.get_signature_runner("serving_default")(**batch)
-    assert set(found) == set(small)
-    for name, value in found.items():
-        np.testing.assert_allclose(small[name], value, atol=2e-5, err_msg=name)
 
 
 def test_an_official_run_is_continued(finished, tmp_path):
