@@ -21,6 +21,7 @@ from albert_tf.finetuning.classification.tasks import (
 from albert_tf.finetuning.rows import Column
 
 EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".txt")
+FIRST_ID = "first_id"  # which a run records of its task
 _CLASSIFIERS = ("", CLASSIFICATION, MULTI_LABEL, REGRESSION)  # "": not recorded
 
 
@@ -111,3 +112,9 @@ def make_custom_task(
 def recorded_labels(record: RunRecord) -> tuple[str, ...]:
     """Returns the labels that a classifier was trained with; () if none are recorded."""
     return record.labels if record.task_name in _CLASSIFIERS else ()
+
+
+def recorded_first_id(record: RunRecord) -> int | None:
+    """Returns the first id that the data of a classifier had; see `ClassificationTask.first_id`."""
+    first_id = record.task.get(FIRST_ID)
+    return first_id if first_id in (0, 1) else None

@@ -130,7 +130,9 @@ def decide(
     if not task.is_regression:
         task = _read_lists(columns, values, telling, task)
         for declaration in _find_declarations(columns, task, asked).values():
-            declaration.decode(values, telling)
+            start = declaration.decode(values, telling)
+            if declaration.must_be_all and start is not None:
+                task = dataclasses.replace(task, first_id=start)
         _drop_points([split for split in columns if not columns[split].parts], values, telling)
 
     def meanings_of(split: str) -> list[Meaning]:
@@ -283,7 +285,8 @@ class Declaration:
         splits: the splits.
         are_cells: whether values are cells of text.
         must_be_all: whether values are ids only if all of them are, and the first or the last one
-            shows from where they are counted.
+            shows from where they are counted, unless this is known.
+        first_id: from where they are counted, if it is known.
     """
 
     names: Sequence[str]
@@ -292,9 +295,12 @@ class Declaration:
     splits: list[str]
     are_cells: bool
     must_be_all: bool = False
+    first_id: int | None = None
 
-    def decode(self, values: Values, telling: Collection[str]) -> None:
+    def decode(self, values: Values, telling: Collection[str]) -> int | None:
         """Replaces ids, where values are ids, by the labels that they stand for.
+
+        Returns from where ids are counted; None if values are names.
 
         Args:
             values: the values of all splits.
@@ -310,6 +316,7 @@ class Declaration:
         elif not self.must_be_all:
             for split in self.splits:
                 _replace(values[split], self._label_of_name)
+        return start
 
     def _text(self, value: object) -> str:
         """Returns the text of what may be an id or a name; "" for anything else."""
@@ -349,6 +356,8 @@ class Declaration:
         names = set(map(folded, self.names))
         if not texts or not all(map(is_integer, texts)) or names & set(map(folded, texts)):
             return None
+        if self.first_id is not None:
+            return self.first_id
         numbers = set(map(int, texts))
         count = len(self.names)
         for start in (0, 1):
@@ -370,10 +379,12 @@ class Declaration:
         if text == "-1":
             return None
         if not self._has_id(text, start):
+            count = len(self.names)
+            expected = f"from 1 to {count}" if start else f"below {count}"
             hint = ""
-            if int(text) == len(self.names):
+            if int(text) == count:
                 hint = ". If the ids are counted from 1, subtract 1"
-            return BadRowError(f"label {text}: expected an id below {len(self.names)}{hint}")
+            return BadRowError(f"label {text}: expected an id {expected}{hint}")
         return self.labels[int(text) - start]
 
     def _has_id(self, text: str, start: int) -> bool:
@@ -397,7 +408,10 @@ def _find_declarations(
         if not names or column.parts:
             continue
         group = found.setdefault(
-            names, Declaration(names, labels, path, [], column.has_cells, column.names is None)
+            names,
+            Declaration(
+                names, labels, path, [], column.has_cells, column.names is None, task.first_id
+            ),
         )
         group.splits.append(split)
         group.are_cells &= column.has_cells

@@ -25,6 +25,7 @@ from albert_tf.finetuning.classification.columns import (
 from albert_tf.finetuning.classification.custom import (
     columns_in,
     make_custom_task,
+    recorded_first_id,
     recorded_labels,
 )
 from albert_tf.finetuning.classification.encoding import EncodedTexts, FirstPass
@@ -209,12 +210,18 @@ def _find_task(settings: Settings, trained: RunFolder | None) -> ClassificationT
         raise ValueError("--is_regression and --is_multi_label exclude each other: pass one")
     labels = settings.labels
     is_multi_label = settings.is_multi_label
-    if not labels and trained is not None and not settings.do_train:
-        labels = recorded_labels(trained.record)
-        is_multi_label |= trained.record.task_name == MULTI_LABEL
+    first_id = None
+    if trained is not None and not settings.do_train:
+        recorded = recorded_labels(trained.record)
+        if not labels:
+            labels = recorded
+            is_multi_label |= trained.record.task_name == MULTI_LABEL
+        if labels == recorded:
+            first_id = recorded_first_id(trained.record)
     for label in labels:
         check_name(label, f"a label of --labels or {run_record.FILE}")
-    return make_custom_task(settings, labels, is_multi_label)
+    task = make_custom_task(settings, labels, is_multi_label)
+    return dataclasses.replace(task, first_id=first_id)
 
 
 def read_data(
@@ -261,7 +268,8 @@ def read_data(
     columns = {split: part.labels for split, part in rows.items()}
     continued = RunFolder(settings.runs()[0].output_dir).current
     recorded = recorded_labels(continued.record) if settings.do_train and needs_labels else ()
-    task, meanings = decide(columns, task, settings.labels, recorded)
+    of_ids = settings.labels if task.first_id is None else task.labels
+    task, meanings = decide(columns, task, of_ids, recorded)
     examples = {split: part.examples(meanings[split]) for split, part in rows.items()}
 
     def read_late(split: str) -> EncodedTexts:

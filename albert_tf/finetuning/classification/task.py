@@ -25,7 +25,7 @@ from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import metrics, result_files
 from albert_tf.finetuning.batching import Array, Outputs, Padding
-from albert_tf.finetuning.classification.custom import recorded_labels
+from albert_tf.finetuning.classification.custom import FIRST_ID, recorded_labels
 from albert_tf.finetuning.classification.encoding import EncodedTexts, Example
 from albert_tf.finetuning.classification.prediction_files import (
     label_list,
@@ -139,6 +139,11 @@ class Classifier(FineTuningTask[Settings, EncodedTexts, TokenSequences]):
         if self.settings.use_pooled_output:
             return padding
         return Padding(padding.max_seq_length, padding.max_seq_length)
+
+    def details(self) -> files.JsonObject:
+        """Returns from where the ids of labels are counted that the settings name."""
+        first_id = self.definition.first_id
+        return {} if first_id is None else {FIRST_ID: first_id}
 
     # Features.
 

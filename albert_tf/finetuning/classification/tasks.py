@@ -121,6 +121,8 @@ class ClassificationTask:
             is no such file.
         group_size: number of consecutive rows that are the options of one question. The answer is
             the row with the highest probability of the last label.
+        first_id: the id of the first label, 0 or 1, in data with ids of labels that the settings
+            name; None if it is not known.
         skips_short_rows: whether rows with too few columns are skipped and empty texts are kept,
             without counting as bad, as Google's program does for this task only.
     """
@@ -138,6 +140,7 @@ class ClassificationTask:
     group_size: int = 1
     skips_short_rows: bool = False
     is_multi_label: bool = False
+    first_id: int | None = None
     configurations: tuple[str, ...] = ()
     suffix: str = ""
 

@@ -1,5 +1,6 @@
 """What the values of a label column mean is told by all of them together, in every form of data."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -9,6 +10,7 @@ from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import TRAINING_EXAMPLES, RunRecord
 from albert_tf.export import convert
 from albert_tf.finetuning.classification import Settings, run
+from albert_tf.finetuning.classification.task import Classifier
 from albert_tf.tables.python_rows import tables_of
 from tests.hub_files import (
     LAYOUTS,
@@ -147,6 +149,36 @@ def test_ids_that_may_be_counted_from_0_or_1_are_no_labels(tmp_path):
     write_csv(tmp_path, {"train": rows_of("12")})
     with pytest.raises(ValueError, match="line 2: unknown label '1'; expected a, b, c"):
         read(tmp_path, labels=("a", "b", "c"))
+
+
+@pytest.mark.parametrize(("cells", "first_id"), [("312", 1), ("012", 0)])
+def test_an_evaluation_counts_ids_as_the_training_did(tmp_path, cells, first_id):
+    names = ("a", "b", "c")
+    write_csv(tmp_path, {"train": rows_of(cells), "dev": rows_of("12")})
+    values = {"task_name": "tsv", "data_dir": str(tmp_path), "output_dir": str(tmp_path / "out")}
+    settings = Settings(**values, labels=names, do_train=True)
+    details = Classifier(settings, None, None, read_data(settings)).details()
+    assert details == {"first_id": first_id}
+    (tmp_path / "model").mkdir()
+    trained = RunFolder(str(tmp_path / "model"))
+    trained.write_record(
+        RunRecord(task={"name": "classification", "labels": list(names), **details})
+    )
+    for labels in ((), names):
+        settings = Settings(**values, labels=labels, do_train=False, do_eval=True)
+        task, data = read_data(settings, trained)
+        assert task.labels == names
+        expected = [names[1 - first_id], names[2 - first_id]]
+        assert [example.label for example in data["dev"].examples] == expected
+    with pytest.raises(ValueError, match="unknown label '1'; expected c, b, a"):
+        read_data(dataclasses.replace(settings, labels=names[::-1]), trained)
+    write_csv(tmp_path, {"dev": rows_of("0123")})
+    said = f"label {3 - 3 * first_id}: expected an id {'from 1 to 3' if first_id else 'below 3'}"
+    with pytest.raises(ValueError, match=said):
+        read_data(settings, trained)
+    write_csv(tmp_path, {"dev": rows_of("cab")})  # which are no ids
+    found = read_data(settings, trained)[1]["dev"].examples
+    assert [example.label for example in found] == ["c", "a", "b"]
 
 
 # Lists of 0 and 1.
