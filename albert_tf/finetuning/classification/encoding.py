@@ -209,9 +209,7 @@ class FirstPass:
         parser: what takes examples from the rows.
         labels: collects the values of the labels.
         encoding: the tokenizer, and the maximum number of tokens.
-        num_headers: see `ExampleColumns`.
         guess: returns what a value of a label seems to mean; None to compute no checksum.
-        read_again: reads all rows again, in blocks.
     """
 
     def __init__(
@@ -219,17 +217,14 @@ class FirstPass:
         parser: RowParser,
         labels: LabelColumn,
         encoding: tuple[Tokenizer, int],
-        num_headers: int,
         guess: Callable[[object], Label] | None,
-        read_again: Callable[[], Iterator[Block]],
     ) -> None:
         self.parser = parser
         self.labels = labels
         self._tokenizer, self._max_seq_length = encoding
-        self._examples = ExampleColumns(parser.split, num_headers)
+        self._examples = ExampleColumns(parser.split, int(parser.header is not None))
         self._packer = Packer()
         self._guess = guess
-        self._read_again = read_again
         self._guesses: list[Label] = []
         self._digest = hashlib.sha256()
 
@@ -274,13 +269,13 @@ class FirstPass:
         if len(examples) < len(features):
             features = features.take(examples.rows)
         return EncodedTexts(
-            self.labels.path,
+            self.labels.table.path,
             examples,
             bool(is_known[examples.rows].all()),
             features=features,
             digest=self._digest.hexdigest() if self._guesses == labels else "",
             count=len(examples),
-            read_again=self._read_again,
+            read_again=parser.read_again,
         )
 
     def _refuse_bad(self, meanings: Sequence[Meaning]) -> None:
@@ -292,12 +287,12 @@ class FirstPass:
                 if index in errors:
                     bad.setdefault(line, errors[index])
         if bad:
-            place = self.labels.place
+            place = self.labels.table.place
             raise ValueError("\n".join(f"{place(n)}: {bad[n]}" for n in sorted(bad)[:MAX_BAD]))
 
     def _report(self, is_known: NDArray[np.bool_], meanings: Sequence[Meaning]) -> None:
         """Logs what is skipped, and why a test split is not evaluated."""
-        path, count = self.labels.path, len(self._examples)
+        path, count = self.labels.table.path, len(self._examples)
         if self.parser.num_skipped:
             logging.warning(
                 "%s: %d rows are skipped, as in Google's program: too few columns",
@@ -306,7 +301,7 @@ class FirstPass:
         unlabeled = Unlabeled(path, self.parser.split == "test")
         if not is_known.all():
             first = self._examples.lines[int(np.argmin(is_known))]
-            unlabeled.add(self.labels.place(first), int(np.count_nonzero(~is_known)))
+            unlabeled.add(self.labels.table.place(first), int(np.count_nonzero(~is_known)))
         unlabeled.report(count)
         strange = next((x for x in meanings if isinstance(x, BadRowError)), None)
         if strange is not None and len(unlabeled) == count:

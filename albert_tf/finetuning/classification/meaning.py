@@ -39,7 +39,7 @@ from albert_tf.finetuning.classification.tasks import CUSTOM_TASK, MICRO_F1, Cla
 from albert_tf.finetuning.examples import MAX_LABELS, check_number_of_labels, is_none
 from albert_tf.finetuning.rows import BadRowError, abbreviate, check_name
 from albert_tf.finetuning.splits import TRAIN
-from albert_tf.tables import LabelNames
+from albert_tf.tables import LabelNames, Table
 
 
 @dataclasses.dataclass
@@ -47,25 +47,19 @@ class LabelColumn:
     """The values of the labels in a split, each distinct one once.
 
     Attributes:
-        path: the file, for messages.
-        place: returns where a row is, given its number.
+        table: the rows, for messages and for what it says about its cells.
         is_test: whether the split is for prediction, where other values than labels are unknown.
         names: the names of class ids that are declared for the column; None if there are none.
-        declared_in: the file that has these names.
         parts: the labels of the columns of 0 and 1 whose cells are a value together, a tuple; () if
             a single column has the labels.
-        has_cells: whether values are cells of text, in which numbers cannot be told from text.
         values: the values, in the order in which they occur.
         first_rows: the number of the first row of each.
     """
 
-    path: str
-    place: Callable[[int], str]
-    is_test: bool = False
-    names: LabelNames | None = None
-    declared_in: str = ""
-    parts: tuple[str, ...] = ()
-    has_cells: bool = False
+    table: Table
+    is_test: bool
+    names: LabelNames | None
+    parts: tuple[str, ...]
     values: list[object] = dataclasses.field(default_factory=list)
     first_rows: list[int] = dataclasses.field(default_factory=list)
     _indices: dict[object, int] = dataclasses.field(default_factory=dict)
@@ -144,7 +138,7 @@ def decide(
             task = dataclasses.replace(task, labels=_labels(columns[TRAIN], found, recorded))
     meanings = {split: meanings_of(split) for split in columns}
     for split, column in columns.items():
-        _report_spellings(column.path, values[split], meanings[split])
+        _report_spellings(column.table.path, values[split], meanings[split])
     return task, meanings
 
 
@@ -209,7 +203,7 @@ def _read_lists(
     width = _width_of_indicators(lists, bool(declared))
     if width and task.labels and len(task.labels) != width:
         width = 0
-    path = next(iter(columns.values())).path
+    path = next(iter(columns.values())).table.path
     if not width:
         logging.info("%s: lists of labels, which may be any number", path)
         return multi_label(task)
@@ -403,18 +397,18 @@ def _find_declarations(
     for split, column in columns.items():
         names, labels, path = tuple(asked), tuple(asked), "--labels"
         if column.names is not None:
-            names, path = column.names.names, column.declared_in
+            names, path = column.names.names, column.table.labels_path
             labels = _labels_of_names(names, task, path)
         if not names or column.parts:
             continue
         group = found.setdefault(
             names,
             Declaration(
-                names, labels, path, [], column.has_cells, column.names is None, task.first_id
+                names, labels, path, [], column.table.has_cells, column.names is None, task.first_id
             ),
         )
         group.splits.append(split)
-        group.are_cells &= column.has_cells
+        group.are_cells &= column.table.has_cells
     return found
 
 
@@ -496,12 +490,12 @@ def _labels(
         return _declared_labels(train, rows)
     labels = sorted(rows)
     check_number_of_labels(
-        labels, train.path, " If these are the labels, list all of them in --labels"
+        labels, train.table.path, " If these are the labels, list all of them in --labels"
     )
     fraction = next((x for x in labels if is_number(x) and float(x) % 1), None)
     if fraction is not None:
         raise ValueError(
-            f"{train.place(rows[fraction])}: label {files.quote(fraction)} is a fraction. To "
+            f"{train.table.place(rows[fraction])}: label {files.quote(fraction)} is a fraction. To "
             "predict numbers, pass --is_regression; to predict one of these classes, list all of "
             "them in --labels. Is --label_column right?"
         )
@@ -509,7 +503,7 @@ def _labels(
         logging.warning(
             "%s: %s is taken as a label. If it means no label, list the others in --labels; such "
             "rows are then skipped",
-            train.place(rows[label]),
+            train.table.place(rows[label]),
             files.quote(label),
         )
     _report_alike(train, labels)
@@ -528,13 +522,15 @@ def _declared_labels(train: LabelColumn, rows: Mapping[str, int]) -> tuple[str, 
     try:
         labels = [check_name(name, "a name of a label") for name in names]
     except BadRowError as error:
-        raise ValueError(f"{train.declared_in}: {error}") from None
+        raise ValueError(f"{train.table.labels_path}: {error}") from None
     if len(set(labels)) < len(labels):
-        raise ValueError(f"{train.declared_in}: labels are named alike: {files.quote_all(labels)}")
-    check_number_of_labels(labels[:MAX_LABELS], train.declared_in)
+        raise ValueError(
+            f"{train.table.labels_path}: labels are named alike: {files.quote_all(labels)}"
+        )
+    check_number_of_labels(labels[:MAX_LABELS], train.table.labels_path)
     missing = [label for label in labels if label not in rows]
     if missing:
-        logging.warning("%s: no row has the label %s", train.path, abbreviate(missing))
+        logging.warning("%s: no row has the label %s", train.table.path, abbreviate(missing))
     return tuple(labels)
 
 
@@ -548,7 +544,7 @@ def _report_alike(train: LabelColumn, labels: Sequence[str]) -> None:
         logging.warning(
             "%s: labels that differ only in case, spaces or the form of characters are different "
             "classes: %s. If they are the same, write them alike",
-            *(train.path, "; ".join(alike)),
+            *(train.table.path, "; ".join(alike)),
         )
 
 

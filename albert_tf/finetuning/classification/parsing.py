@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,6 +22,7 @@ from albert_tf.finetuning.rows import (
     is_text,
     text_cell,
 )
+from albert_tf.tables import Table
 from albert_tf.tables.table import width_error
 
 MAX_ROWS = 10_000  # whose unused columns are looked at
@@ -55,28 +57,38 @@ class RowParser:
     """Takes examples from the rows of a split.
 
     Attributes:
+        table: the rows.
         task: the task, perhaps without labels yet.
         split: "train", "dev" or "test".
         source: the file and its columns in the settings.
         columns: the columns as indices, or as keys of JSON objects.
-        width: the number of columns in the header, if rows may not have more.
+        header: the first row if it names the columns, else None.
         bad: number of a row that cannot be used → why; as many as an error names.
         num_rows: the number of rows so far, without the header.
         num_skipped: the number of short rows that Google's program skips.
     """
 
+    table: Table
     task: ClassificationTask
     split: str
     source: SplitSource
     columns: Columns
-    width: int | None
+    header: Row | None
     bad: dict[int, str] = dataclasses.field(default_factory=dict, init=False)
     num_rows: int = dataclasses.field(default=0, init=False)
     num_skipped: int = dataclasses.field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self._cells, self._least_width = _usual_cells(self.source, self.columns)
-        self._most_width = sys.maxsize if self.width is None else self.width
+        self._most_width = sys.maxsize
+        # Only in custom tasks, because Google's program ignores further cells in its tasks.
+        if self.source.is_custom and self.header is not None:
+            self._most_width = len(self.header)
+
+    def read_again(self) -> Iterator[Block]:
+        """Yields the examples of all rows, which are read anew."""
+        rows = itertools.islice(self.table, int(self.header is not None), None)
+        return dataclasses.replace(self).blocks(rows)
 
     def blocks(self, numbered: Iterable[NumberedRow]) -> Iterator[Block]:
         """Yields the examples of rows, up to that which makes more bad ones than an error names."""
@@ -132,8 +144,8 @@ class RowParser:
             raise row
         number = self.num_rows
         self.num_rows += 1
-        if self.width is not None and len(row) > self.width:
-            raise width_error(row, self.width)
+        if len(row) > self._most_width:
+            raise width_error(row, self._most_width)
         try:
             if self.source.only and cell(row, self.source.only[0]) != self.source.only[1]:
                 return

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import itertools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from absl import logging
 
@@ -30,7 +30,7 @@ from albert_tf.finetuning.classification.custom import (
 )
 from albert_tf.finetuning.classification.encoding import EncodedTexts, FirstPass
 from albert_tf.finetuning.classification.meaning import LabelColumn, decide, guess
-from albert_tf.finetuning.classification.parsing import Block, RowParser
+from albert_tf.finetuning.classification.parsing import RowParser
 from albert_tf.finetuning.classification.settings import Settings
 from albert_tf.finetuning.classification.tasks import (
     CUSTOM_TASK,
@@ -125,25 +125,13 @@ def _read_rows(
     has_header, columns = _find_columns(task, split, source, table.place(first[0]), row)
     if source.is_custom:
         logging.info("%s: the first row is %s; reading %s", path, files.quote_all(row), columns)
-    labels = LabelColumn(
-        path,
-        table.place,
-        split == "test",
-        _declared_names(table, columns.label, row if has_header else None),
-        table.labels_path,
-        tuple(map(str, source.columns.label)) if isinstance(source.columns.label, tuple) else (),
-        table.has_cells,
-    )
-    # Only in custom tasks, because Google's program ignores further cells in its tasks.
-    width = len(row) if source.is_custom and has_header else None
-    parser = RowParser(task, split, source, columns, width)
-
-    def read_again() -> Iterator[Block]:
-        again = dataclasses.replace(parser)
-        return again.blocks(itertools.islice(table, int(has_header), None))
-
+    header = row if has_header else None
+    parts = source.columns.label if isinstance(source.columns.label, tuple) else ()
+    names = _declared_names(table, columns.label, header)
+    labels = LabelColumn(table, split == "test", names, tuple(map(str, parts)))
     label_of = functools.partial(guess, column=labels, task=task) if split == TRAIN else None
-    rows = FirstPass(parser, labels, encoding, int(has_header), label_of, read_again)
+    parser = RowParser(table, task, split, source, columns, header)
+    rows = FirstPass(parser, labels, encoding, label_of)
     unused = UnusedColumns(parser, row if has_header or isinstance(row, dict) else None)
     for block in parser.blocks(numbered if has_header else itertools.chain([first], numbered)):
         unused.add(block, rows.add(block))
