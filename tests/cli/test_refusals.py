@@ -45,6 +45,7 @@ def read_all():
 messages = []
 for name, flags, files in json.loads(sys.stdin.read()):
     for path, content in files.items():
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         open(path, "wb").write(content.encode("latin-1"))
     before = read_all()
     sys.argv = [name or "albert", *flags]
@@ -66,6 +67,7 @@ TUNE = MODEL + "--do_train --max_seq_length=40 "
 ASK = MODEL + "--max_seq_length=40 --max_query_length=7 "
 SQUAD = TUNE + "--train_file=no.json "
 CLASSIFY = TUNE + "--task_name=mrpc --data_dir=. "
+NO_PHASE = "--nodo_train --nodo_eval --nodo_predict"
 CREATE = "--input_file=text.txt --output_file=x --spm_model_file=toy.model "
 FULL = CREATE + "--instance_format=full_sentences "
 VOCABULARY = "--input_file=text.txt --output_prefix=v "
@@ -194,6 +196,10 @@ REFUSALS: dict[str, list[tuple]] = {
         (CLASSIFY + "--max_seq_length=41", "=41 is larger .*embeddings=40"),
         (CLASSIFY + "--output_dir=other", "other contains another model .*num"),
         ("--task_name=mrcp --data_dir=. --output_dir=x", "mean 'mrpc'"),
+        (CLASSIFY + NO_PHASE, "nothing to do"),
+        (CLASSIFY + "--task_name=ax", "task ax has no train data"),
+        (CLASSIFY + "--albert_config_file=", "--albert_config_file"),
+        (CLASSIFY + "--export_dir=/dev/null/x", "--export_dir: cannot write to"),
         (CLASSIFY + "--init_checkpoint=a --albert_hub_module_handle=b", "are mutually exclusive"),
         (CLASSIFY + "--albert_hub_module_handle=https://x/1", "modules are not downloaded"),
         (CLASSIFY + "--learning_rate=", "--learning_rate=: expected one or more"),
@@ -208,6 +214,7 @@ REFUSALS: dict[str, list[tuple]] = {
         ("--fp16", "--fp16 is not a flag .* Did you mean --precision[?] "),
         (SQUAD + "--max_query_length=7", "no.json: 'data' is missing"),
         (SQUAD, "--max_query_length=64 .* expected 68 or more"),
+        (ASK + NO_PHASE, "nothing to do"),
         (TUNE + "--max_query_length=7", "--do_train requires --train_file, a file of questions"),
         (ASK + "--do_predict", "--do_predict requires --predict_file, a file of questions"),
         (
@@ -216,8 +223,15 @@ REFUSALS: dict[str, list[tuple]] = {
             {"asked.json": json.dumps({"data": [{"paragraphs": [ASKED]}]})},
         ),
     ],
-    "run-race": [(TUNE + "--data_dir=.", "no key 'questions' among 'article'")],
-    "run-token-classification": [(TUNE + "--data_dir=tags", "train.txt, line 1: no label")],
+    "run-race": [
+        (TUNE + "--data_dir=.", "no key 'questions' among 'article'"),
+        (TUNE + "--data_dir=. " + NO_PHASE, "nothing to do"),
+        (TUNE + "--data_dir=. --middle_only --high_only", "--middle_only and --high_only"),
+    ],
+    "run-token-classification": [
+        (TUNE + "--data_dir=tags", "train.txt, line 1: no label"),
+        (TUNE + "--data_dir=tags " + NO_PHASE, "nothing to do"),
+    ],
     "run-pretraining": [
         ("--max_steps=3", "--max_steps is not a flag .* Did you mean --num_train_steps[?] "),
         (TRAIN + "--max_seq_length=41", "=41 is larger .*embeddings=40"),
