@@ -200,6 +200,17 @@ REFUSALS: dict[str, list[tuple]] = {
         (CLASSIFY + "--task_name=ax", "task ax has no train data"),
         (CLASSIFY + "--albert_config_file=", "--albert_config_file"),
         (CLASSIFY + "--export_dir=/dev/null/x", "--export_dir: cannot write to"),
+        *(
+            (
+                CLASSIFY + "--task_name=tsv --data_dir=own",
+                rf"{name}, line 1: several columns are called 'text': rename",
+                {f"own/{name}": content},
+            )
+            for name, content in (
+                ("train.tsv", "text\tlabel\tText\na\tx\tb\n"),
+                ("train.jsonl", '{"text": "a", "Text": "b", "label": "x"}'),
+            )
+        ),
         (CLASSIFY + "--init_checkpoint=a --albert_hub_module_handle=b", "are mutually exclusive"),
         (CLASSIFY + "--albert_hub_module_handle=https://x/1", "modules are not downloaded"),
         (CLASSIFY + "--learning_rate=", "--learning_rate=: expected one or more"),
@@ -374,6 +385,14 @@ REFUSALS: dict[str, list[tuple]] = {
                     "got semicolons: 'Frage;Wert'",
                 ),
                 ("classification", "a.txt", "", "contains no input"),
+                (
+                    *("classification", "a.csv", "label,text,text\nx,a,b\n"),
+                    "line 1: several columns are called 'text': rename",
+                ),
+                (
+                    *("classification", "a.jsonl", '{"text": "a", "Text": "b"}'),
+                    "line 1: several columns are called 'text': rename",
+                ),
                 (
                     *("classification", "a.tsv", "text\ttext_b\na\n"),
                     "line 2: expected 2 columns, as in the header, got 1",

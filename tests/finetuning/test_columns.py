@@ -102,26 +102,6 @@ def test_training_and_prediction_read_the_same_texts(tmp_path, name, lines):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "place"),
-    [
-        ("train.tsv", "text\tlabel\tText\na\tx\tb\n", "line 1"),
-        ("train.csv", "label,text,text\nx,a,b\n", "line 1"),
-        ("train.jsonl", '{"text": "a", "Text": "b", "label": "x"}', "line 1"),
-    ],
-)
-def test_two_columns_of_the_name_of_a_text_are_refused(tmp_path, name, content, place):
-    (tmp_path / name).write_text(content)
-    settings = Settings(
-        task_name="tsv", data_dir=str(tmp_path), output_dir="out", do_train=True, do_eval=False
-    )
-    said = rf"{name}, {place}: several columns are called 'text': rename"
-    with pytest.raises(ValueError, match=said):
-        read_data(settings)
-    with pytest.raises(ValueError, match=said):
-        inputs.read_blocks(str(tmp_path / name), name[6:], parse_pair)
-
-
-@pytest.mark.parametrize(
     ("header", "texts"),
     [
         ("question sentence label idx", "question sentence"),
