@@ -196,21 +196,3 @@ def test_inspecting_prints_the_table_and_writes_nothing(google, tmp_path):
     os.remove(f"{google}/albert_config.json")
     convert(Settings(google, inspect=True))
     assert os.listdir(tmp_path) == ["google"]
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        ({"output": "google"}, r"--output=.*google already exists\. Name a new folder"),
-        ({"output": None}, "--output is required: name a new folder, or pass --inspect"),
-        ({"vocab_file": "absent.txt"}, r"--vocab_file: absent.txt: no such file"),
-    ],
-)
-def test_what_cannot_be_read_or_written_is_named(google, tmp_path, flags, said):
-    before = sorted(os.listdir(google))
-    flags = {"output": "out", **flags}
-    output = flags.pop("output")
-    with pytest.raises((ValueError, OSError), match=said):
-        convert(Settings(google, output and str(tmp_path / output), **flags))
-    assert sorted(os.listdir(google)) == before
-    assert os.listdir(tmp_path) == ["google"]

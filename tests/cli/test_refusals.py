@@ -112,6 +112,14 @@ REFUSALS: dict[str, list[tuple]] = {
                 ("a" * 200_000, "not a table: field larger"),
             )
         ),
+        *(
+            (
+                "--output_dir=own",
+                r"sweep_results\.tsv names '\.\.': expected a file in",
+                {"own/sweep_results.tsv": f"folder\tseed\n{folder}\t1\n"},
+            )
+            for folder in ("..", "/x/..", "x\\..")
+        ),
         ("--output_dir=tags", r"nothing to plot; expected two lines"),
     ],
     "": [("clasifier", "'clasifier' is not .*'classifier'")],
@@ -287,6 +295,7 @@ REFUSALS: dict[str, list[tuple]] = {
         ("textattack/albert-base-v2-imdb", r"released model\. If .* --hub\. Expected"),
         ("gpt", "Expected one of albert_base_v1, .*google/albert_base/1"),
         ("albert_base_v2 --cache_dir=gs://bucket/cache", "local folders only"),
+        ("--hub", "organization/name"),
     ],
     "run-predict": [
         ("--model_name_or_path=m", "_path is not a flag .* Did you mean --model_dir[?] "),
@@ -426,6 +435,15 @@ REFUSALS: dict[str, list[tuple]] = {
                     "line 1: column 'id' contains a lone surr",
                 ),
             )
+        ),
+    ],
+    "convert": [
+        ("--input=spans --output=tags", r"--output=.*tags already exists\. Name a new folder"),
+        ("--input=spans", "--output is required: name a new folder, or pass --inspect"),
+        ("--input=spans --output=new --vocab_file=absent.txt", "file: absent.txt: no such file"),
+        (
+            "--input=spans --output=new --output_format=onnx --quantization=int8",
+            "--quantization=int8 requires --output_format=tflite",
         ),
     ],
     "describe": [

@@ -291,7 +291,6 @@ def test_a_full_disk_is_said(output_format, saved, tmp_path):
     ("kind", "output_format", "options", "said"),
     [
         ("multiple_choice", "tflite", {}, "a TFLite model has a fixed number of options"),
-        ("classification", "onnx", {"quantization": "int8"}, "requires --output_format=tflite"),
         ("classification", "onnx", {}, r"onnx needs tf2onnx: pip install 'albert-tf2\[onnx\]'"),
     ],
 )
