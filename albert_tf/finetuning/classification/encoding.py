@@ -106,7 +106,7 @@ class ExampleColumns(Sequence[Example]):
         self.indices.extend(indices)
         self._numbers.extend(block.numbers)
         self._num_parts = block.num_parts
-        for own in block.guids:
+        for own in block.guids or ():
             self._letters += _NO_ID if own is None else own.encode("utf-8")
             self._ends.append(len(self._letters))
 

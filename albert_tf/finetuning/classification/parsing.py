@@ -25,7 +25,7 @@ from albert_tf.finetuning.rows import (
 from albert_tf.tables import Table
 from albert_tf.tables.table import width_error
 
-MAX_ROWS = 10_000  # whose unused columns are looked at
+MAX_ROWS = 10_000  # of examples, whose unused columns are looked at
 
 
 @dataclasses.dataclass
@@ -33,12 +33,12 @@ class Block:
     """Examples by column, whose labels may mean anything yet.
 
     Attributes:
-        rows: the row of the file, of each of the first MAX_ROWS rows.
+        rows: the row of the file, of each of the first MAX_ROWS examples.
         lines: the number of its line.
         numbers: the number of the example in the file, starting at 0.
         firsts, seconds: the first or only text, and the second or "".
         values: what is in place of the label.
-        guids: the ids; None for an example without one, or [] if no example has one.
+        guids: the ids; None for an example without one, or for all if there is no column of them.
         num_parts: the number of examples that each row of the file stands for.
     """
 
@@ -48,8 +48,23 @@ class Block:
     firsts: list[str] = dataclasses.field(default_factory=list)
     seconds: list[str] = dataclasses.field(default_factory=list)
     values: list[object] = dataclasses.field(default_factory=list)
-    guids: list[str | None] = dataclasses.field(default_factory=list)
+    guids: list[str | None] | None = None
     num_parts: int = 1
+
+    def add(
+        self, row: Row, line: int, number: int, parsed: tuple[str, str, object, str | None]
+    ) -> None:
+        """Adds an example: its text, second text, value and id."""
+        first, second, value, guid = parsed
+        if number < MAX_ROWS:
+            self.rows.append(row)
+        self.lines.append(line)
+        self.numbers.append(number)
+        self.firsts.append(first)
+        self.seconds.append(second)
+        self.values.append(value)
+        if self.guids is not None:
+            self.guids.append(guid)
 
 
 @dataclasses.dataclass
@@ -92,7 +107,7 @@ class RowParser:
 
     def blocks(self, numbered: Iterable[NumberedRow]) -> Iterator[Block]:
         """Yields the examples of rows, up to that which makes more bad ones than an error names."""
-        block = Block()
+        block = self._new_block()
         for line, row in numbered:
             if not self._add_usual(row, line, block):
                 try:
@@ -103,9 +118,12 @@ class RowParser:
                         break
             if len(block.firsts) >= EXAMPLES_AT_ONCE:
                 yield block
-                block = Block()
+                block = self._new_block()
         if block.firsts:
             yield block
+
+    def _new_block(self) -> Block:
+        return Block(guids=None if self.columns.guid is None else [])
 
     def _add_usual(self, row: Row | BadRowError, line: int, block: Block) -> bool:
         """Adds a row that has all cells, as most have, in little time; returns whether it is one.
@@ -120,21 +138,14 @@ class RowParser:
             first, second, value, guid = self._cells(row)
         except (LookupError, TypeError):  # the latter for a key of cells
             return False
-        columns = self.columns
-        if not (is_text(first) and (columns.text_b is None or is_text(second))):
+        if self.columns.text_b is None:
+            second = ""
+        elif not is_text(second):
             return False
-        if columns.guid is not None:
-            guid = " ".join(str(guid).split())
-            if not is_text(guid):
-                return False
-            block.guids.append(guid)
-        if self.num_rows < MAX_ROWS:
-            block.rows.append(row)
-        block.lines.append(line)
-        block.numbers.append(self.num_rows)
-        block.firsts.append(first)
-        block.seconds.append("" if columns.text_b is None else second)
-        block.values.append(value)
+        own = None if self.columns.guid is None else " ".join(str(guid).split())
+        if not (is_text(first) and (own is None or is_text(own))):
+            return False
+        block.add(row, line, self.num_rows, (first, second, value, own))
         self.num_rows += 1
         return True
 
@@ -152,11 +163,7 @@ class RowParser:
             parts = self._expand(row)
             block.num_parts = len(parts)
             for place, part in enumerate(parts):
-                self._add_example(part, block)
-                if number < MAX_ROWS:
-                    block.rows.append(row)
-                block.lines.append(line)
-                block.numbers.append(number * len(parts) + place)
+                block.add(row, line, number * len(parts) + place, self._parse(part))
         except ShortRowError:
             if not self.task.skips_short_rows or self.split == "test":
                 raise
@@ -173,19 +180,15 @@ class RowParser:
         except (TypeError, ValueError) as error:
             raise BadRowError(str(error)) from None
 
-    def _add_example(self, row: Row, block: Block) -> None:
+    def _parse(self, row: Row) -> tuple[str, str, object, str | None]:
+        """Returns the text, the second text or "", the value and the id of an example."""
         # Texts first, so that a row without its last column, the label, is reported as short.
         columns = [c for c in (self.columns.text_a, self.columns.text_b) if c is not None]
         texts = [text_cell(row, column) for column in columns]
         for text, column in zip(texts, columns, strict=True):
             if not (text.strip() or self.split == "test" or self.task.skips_short_rows):
                 raise BadRowError(f"the text in column {column!r} is empty")
-        value, guid = self._label(row), self._guid(row)
-        block.firsts.append(texts[0])
-        block.seconds.append("".join(texts[1:]))
-        block.values.append(value)
-        if self.columns.guid is not None:
-            block.guids.append(guid)
+        return texts[0], "".join(texts[1:]), self._label(row), self._guid(row)
 
     def _label(self, row: Row) -> object:
         """Returns the value of the label; None if there is none in a test split."""
