@@ -518,6 +518,7 @@ def test_a_checkpoint_that_another_run_put_in_its_place_is_not_resumed(
         said = r"model\.ckpt-3 \(digest \w+\) is not the checkpoint of step 3 that was "
         with pytest.raises(ValueError, match=said):
             run_again(small)
+    assert not (tmp_path / "run" / "model.ckpt-6.index").exists()  # no step was taken
     (tmp_path / "run" / "checkpoints.jsonl").unlink()
     if not do_eval:  # else the evaluation tells
         do_run(small)

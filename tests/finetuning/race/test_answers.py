@@ -79,6 +79,11 @@ def test_a_label_without_an_option_is_refused(value, names, problem):
         answers((value, WORDS, names))
 
 
+def test_the_text_of_two_options_is_no_label():
+    with pytest.raises(BadRowError, match="label 'the sea' for 4 options"):
+        answers(("the sea", ("a hill", "the sea", "the sea", "a boat")))
+
+
 def test_digits_of_which_none_is_0_are_doubted(caplog):
     assert answers(("1", WORDS)) == [1]
     assert answers(("2", WORDS), ("0", WORDS)) == [2, 0]

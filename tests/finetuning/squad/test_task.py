@@ -221,7 +221,7 @@ def test_files_and_metrics_are_those_of_googles_program_for_the_same_outputs(
 def test_padding_is_no_answer_whatever_its_scores(tiny_config):
     task = make_task(tiny_config, version_2=False, n_best_size=1)
     split = Split("dev", make_data(), task.make_features(make_data(), "dev"))
-    logits = np.eye(31)[split.features.query_lengths + 2]  # of the first word of each window
+    logits = np.eye(31)[split.features.query_lengths + 2] - 9  # of the first word of each window
     logits[np.arange(31) >= split.features.lengths[:, None]] = 9.0
     answers = task.answer(split, {"start_logits": logits, "end_logits": logits})
     assert answers.best == {"q1": "the", "q2": "nobody", "q3": "nobody"}
