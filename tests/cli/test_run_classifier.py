@@ -8,7 +8,6 @@ import shutil
 
 import numpy as np
 import pytest
-from absl import flags
 
 from tests.cli.fine_tuning_programs import SENTENCES
 
@@ -92,8 +91,6 @@ def test_prediction_and_export_need_only_the_folder_of_the_run(classifier, tmp_p
     assert names >= {"albert_config.json", "spiece.model", "labels.txt"}
     with pytest.raises(ValueError, match=r"(?s)trained with another do_lower_case:.*True.*False"):
         classifier.call(*given, "--do_predict", "--nodo_lower_case")
-    with pytest.raises(flags.Error, match="--task_name is required: Name of the task, in upper"):
-        classifier.call(f"--output_dir={tmp_path}/none", "--do_predict")
 
 
 def test_a_labeled_test_split_is_evaluated(classifier, tmp_path):

@@ -9,7 +9,6 @@ from albert_tf import classification, pretraining, race, squad, token_classifica
 from albert_tf.checkpoints import model_folder, run_record
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
-from albert_tf.finetuning import run_task
 from albert_tf.finetuning.settings import FineTuningSettings
 
 MRPC = {"task_name": "mrpc"}
@@ -118,11 +117,6 @@ def test_a_trained_run_has_config_and_vocabulary(tmp_path):
 
 
 # What is refused before anything is written
-
-
-def test_only_a_task_with_training_is_run():
-    with pytest.raises(ValueError, match="no model is fine-tuned for it"):
-        run_task("embeddings", FineTuningSettings(output_dir="out"))
 
 
 CLASSIFIER = {"task_name": "mrpc", "data_dir": "."}
