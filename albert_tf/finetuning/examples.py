@@ -12,7 +12,7 @@ import itertools
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from absl import logging
 
@@ -93,45 +93,46 @@ class EncodedExamples(Examples[ExampleType], Generic[ExampleType, FeaturesType])
         return self.digest
 
 
-_Taken = TypeVar("_Taken", contravariant=True)
-_Made = TypeVar("_Made", covariant=True)
+class _Passing(Generic[ExampleType]):
+    """Passes examples on, and keeps the first ones, the number and the checksum of all."""
 
+    def __init__(self) -> None:
+        self.first: list[ExampleType] = []
+        self.count = 0
+        self.digest = hashlib.sha256()
 
-class Encoder(Protocol[_Taken, _Made]):
-    """Makes the features of examples, a block at a time."""
-
-    def add(self, examples: Sequence[_Taken]) -> None:
-        """Adds the features of a block."""
-
-    def features(self) -> _Made:
-        """Returns the features of all examples, after the last block."""
+    def through(self, examples: Iterable[ExampleType]) -> Iterator[ExampleType]:
+        for block in blocks_of(examples):
+            self.first += block[: LOOKED_AT - len(self.first)]
+            self.count += len(block)
+            self.digest.update("".join(map(repr, block)).encode("utf-8"))
+            yield from block
 
 
 def encode_examples(
-    path: str, examples: Iterable[ExampleType], encoder: Encoder[ExampleType, FeaturesType]
+    path: str,
+    examples: Iterable[ExampleType],
+    encode: Callable[[Iterable[ExampleType]], FeaturesType],
 ) -> EncodedExamples[ExampleType, FeaturesType]:
     """Makes the features of training examples, all of which have labels, and forgets the others.
 
     Args:
         path: the file.
         examples: the examples, which may be read while this runs.
-        encoder: makes their features.
+        encode: makes their features; it holds few examples at a time.
 
     Raises:
         ValueError: there is no example, or what reading them raises.
     """
-    first: list[ExampleType] = []
-    count = 0
-    digest = hashlib.sha256()
-    for block in blocks_of(examples):
-        first += block[: LOOKED_AT - len(first)]
-        count += len(block)
-        digest.update("".join(map(repr, block)).encode("utf-8"))
-        encoder.add(block)
-    if not first:
-        raise ValueError(f"{path}: contains no example")
+    passing = _Passing[ExampleType]()
+    features = encode(passing.through(examples))
     return EncodedExamples(
-        path, first, True, features=encoder.features(), digest=digest.hexdigest(), count=count
+        path,
+        passing.first,
+        has_labels=True,
+        features=features,
+        digest=passing.digest.hexdigest(),
+        count=passing.count,
     )
 
 

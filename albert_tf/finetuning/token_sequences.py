@@ -11,7 +11,7 @@ import array
 import dataclasses
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from absl import logging
@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 
 from albert_tf.finetuning.batching import Array, Batch
 from albert_tf.model.tokenization import Tokenizer, split_pairs
+
+ItemType = TypeVar("ItemType", bound=np.generic)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +53,28 @@ class TokenSequences:
         packer = Packer()
         packer.extend(sequences)
         return packer.packed(columns)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[TokenSequences]) -> TokenSequences:
+        """Returns the sequences of several parts, which have the same columns."""
+        return cls(
+            np.concatenate([part.input_ids for part in parts]),
+            np.concatenate([part.sequence_lengths for part in parts]),
+            np.concatenate([part.first_lengths for part in parts]),
+            {
+                name: np.concatenate([part.columns[name] for part in parts])
+                for name in parts[0].columns
+            },
+        )
+
+    def reordered(self, order: NDArray[np.integer]) -> TokenSequences:
+        """Returns the sequences in another order, given the index of each."""
+        return TokenSequences(
+            reordered(self.input_ids, self.sequence_lengths, order),
+            self.sequence_lengths[order],
+            self.first_lengths[order],
+            {name: column[order] for name, column in self.columns.items()},
+        )
 
     def take(self, rows: NDArray[np.integer]) -> TokenSequences:
         """Returns the sequences of some examples, given their indices, in ascending order."""
@@ -115,6 +139,14 @@ class TokenSequences:
             "segment_ids": (mask & (places >= self.first_lengths[rows, None])).astype(np.int32),
             **{name: column[rows] for name, column in self.columns.items()},
         }
+
+
+def reordered(
+    values: NDArray[ItemType], lengths: NDArray[np.int32], order: NDArray[np.integer]
+) -> NDArray[ItemType]:
+    """Returns concatenated rows of different lengths in another order."""
+    rows = np.split(values, np.cumsum(lengths)[:-1])
+    return np.concatenate([rows[number] for number in order])
 
 
 def check_lengths(lengths: NDArray[np.int32], seq_length: int) -> None:

@@ -13,11 +13,16 @@ from albert_tf.finetuning.examples import EncodedExamples
 from albert_tf.finetuning.race import reading as questions
 from albert_tf.finetuning.race.task import MultipleChoice
 from albert_tf.finetuning.splits import DEV, TRAIN
+from albert_tf.finetuning.squad import reading as answers
+from albert_tf.finetuning.squad import windows
+from albert_tf.finetuning.squad.task import QuestionAnswering
 from albert_tf.finetuning.token_classification import reading as sentences
 from albert_tf.finetuning.token_classification.task import TokenClassifier
 
-COUNT = 9  # examples, each with a word such as SAIL3
+COUNT = 9  # examples, each with a word such as SAIL3, and those about a text with LAND3
 LENGTH = 12
+WINDOWS = {"max_query_length": 4, "doc_stride": 3, "num_workers": 1}
+CHOICE = {"task_name": "choice"}
 
 
 def write_columns(folder, count):
@@ -40,7 +45,7 @@ def write_sentences(folder, count):
 def write_questions(folder, count, first=0):
     rows = [
         {
-            "passage": f"the river {'boat ' * (n // 2)}",
+            "passage": f"the river {'boat ' * (n // 2)}LAND{n // 2}",
             "question": f"the {'river ' * (n % 3)}SAIL{n}",
             "options": ["boat", "the SEA", "river"][: 2 + n % 2],
             "label": 2 * (n % 2) + first,
@@ -55,7 +60,7 @@ def write_articles(folder, count):
         (folder / "RACE" / "train" / level).mkdir(parents=True, exist_ok=True)
     for n in range(count):
         article = {
-            "article": f"the river {'boat ' * n}",
+            "article": f"the river {'boat ' * n}LAND{n}",
             "questions": [f"the _ SAIL{n}"],
             "options": [["boat", "the SEA", "river", "sea"]],
             "answers": ["ABCD"[n % 4]],
@@ -64,40 +69,70 @@ def write_articles(folder, count):
         path.write_text(json.dumps(article))
 
 
-def tags_of(settings, tokenizer):
-    return sentences.read_data(settings, tokenizer=tokenizer)
+def paragraphs_of(count):
+    """Yields contexts with two questions each, of which every fourth has no answer."""
+    for n in range(0, count, 2):
+        context = f"{'the boat ' * (n + 1)}LAND{n}"
+        yield (
+            context,
+            [
+                {
+                    "id": str(number),
+                    "question": f"the {'river ' * (number % 3)}SAIL{number}",
+                    "answers": [{"text": "boat", "answer_start": 4}] if number % 4 else [],
+                    "is_impossible": number % 4 == 0,
+                }
+                for number in range(n, min(n + 2, count))
+            ],
+        )
 
 
-def questions_of(settings, tokenizer):
-    return questions.read_data(settings, tokenizer=tokenizer)
+def write_squad(folder, count):
+    paragraphs = [{"context": context, "qas": qas} for context, qas in paragraphs_of(count)]
+    content = {"data": [{"paragraphs": paragraphs}], "version": "v2.0"}
+    (folder / "train.json").write_text(json.dumps(content))
 
 
-# Form of data → what writes it, what reads it, and its task.
+def write_answers(folder, count):
+    rows = [
+        {**qa, "context": context} for context, qas in paragraphs_of(count) for qa in reversed(qas)
+    ]
+    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+# Form of data → what writes it, what reads it, its task, and settings.
 FORMS = {
-    "columns": (write_columns, tags_of, TokenClassifier),
-    "sentences": (write_sentences, tags_of, TokenClassifier),
-    "race": (write_articles, questions_of, MultipleChoice),
-    "choice": (write_questions, questions_of, MultipleChoice),
+    "columns": (write_columns, sentences.read_data, TokenClassifier, {}),
+    "sentences": (write_sentences, sentences.read_data, TokenClassifier, {}),
+    "squad": (write_squad, answers.read_data, QuestionAnswering, WINDOWS),
+    "answers": (write_answers, answers.read_data, QuestionAnswering, WINDOWS),
+    "race": (write_articles, questions.read_data, MultipleChoice, {}),
+    "choice": (write_questions, questions.read_data, MultipleChoice, CHOICE),
     # Which option 1 is, a later label tells.
-    "choice from 1": (functools.partial(write_questions, first=1), questions_of, MultipleChoice),
+    "choice from 1": (
+        *(functools.partial(write_questions, first=1), questions.read_data),
+        *(MultipleChoice, CHOICE),
+    ),
 }
 
 
 def read_train(form, folder, config, tokenizer, monkeypatch, forgets, **values):
     """Returns the task with its data, of which few examples are in memory at a time."""
     monkeypatch.setattr(examples, "EXAMPLES_AT_ONCE", 4)
+    monkeypatch.setattr(windows, "CHARS_AT_ONCE", 60)
     for module in (examples, questions):
         monkeypatch.setattr(module, "LOOKED_AT", 3)
-    write, read, task_class = FORMS[form]
+    write, read, task_class, others = FORMS[form]
     write(folder, COUNT)
     settings = task_class.settings_class(
         data_dir=str(folder),
         output_dir=str(folder / "out"),
         max_seq_length=LENGTH,
-        **({"task_name": "choice"} if "choice" in form else {}),
-        **{"do_train": True, "do_eval": False} | values,
+        **{"do_train": True, "do_eval": False} | others | values,
     )
-    return task_class(settings, config, tokenizer, read(settings, tokenizer if forgets else None))
+    data = read(settings, tokenizer=tokenizer if forgets else None)
+    version = {"version_2": True} if task_class is QuestionAnswering else {}
+    return task_class(settings, config, tokenizer, data, **version)
 
 
 @pytest.mark.parametrize("values", [{}, {"dev_fraction": 0.3, "do_eval": True}], ids=repr)
@@ -110,7 +145,8 @@ def test_features_and_checksums_are_the_same_whether_texts_are_kept_or_not(
         for forgets in (False, True)
     )
     assert kept.labels == forgetting.labels
-    assert list(kept.data) == list(forgetting.data) == [TRAIN, *([DEV] if values else [])]
+    assert list(kept.data) == list(forgetting.data)
+    assert (DEV in kept.data) == bool(values)
     for split, expected in kept.data.items():
         found = forgetting.data[split]
         assert isinstance(found, EncodedExamples) == (split == TRAIN)
@@ -132,6 +168,10 @@ def test_only_the_first_training_texts_are_kept(
         for forgets in (False, True)
     )
     kept, forgetting = kept.data[TRAIN], forgetting.data[TRAIN]
-    found = [set(re.findall(rb"SAIL\d", pickle.dumps(data))) for data in (kept, forgetting)]
-    assert list(map(len, found)) == [len(kept), 3]
     assert list(forgetting.examples) == list(kept.examples[:3])
+    words, known, all_words = (
+        set(re.findall(rb"SAIL\d|LAND\d", pickle.dumps(data)))
+        for data in (forgetting, forgetting.examples, kept)
+    )
+    assert words == known
+    assert len(known) < len(all_words)

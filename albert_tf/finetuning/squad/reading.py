@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from absl import logging
 
@@ -36,13 +36,16 @@ from albert_tf.finetuning.splits import (
     SplitTables,
     read_splits,
 )
-from albert_tf.finetuning.squad.questions import (
-    SquadData,
-    SquadExample,
+from albert_tf.finetuning.squad.data import (
+    Encode,
+    TrainingEncoder,
+    encoded,
     make_data,
     refuse_duplicate_ids,
 )
+from albert_tf.finetuning.squad.questions import SquadData, SquadExample
 from albert_tf.finetuning.squad.settings import Settings
+from albert_tf.model.tokenization import Tokenizer
 from albert_tf.tables import JSON_LINES, Table, open_table
 from albert_tf.tables.compression import ending_of, open_content
 from albert_tf.tables.json_stream import JsonStream
@@ -61,12 +64,13 @@ _QUESTION = {
 }
 
 
-def read_squad(path: str, is_training: bool) -> SquadData:
+def read_squad(path: str, is_training: bool, encode: Encode | None = None) -> SquadData:
     """Reads a file of questions.
 
     Args:
         path: JSON file in SQuAD's format, maybe compressed.
         is_training: see `make_data`.
+        encode: see `make_data`.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -75,10 +79,12 @@ def read_squad(path: str, is_training: bool) -> SquadData:
     """
     root: files.JsonObject = {}
     with open_content(path) as (opened, _):
-        questions = list(_questions(JsonStream(path, opened), root, is_training))
-    return make_data(
-        path, questions, str(root.get("version")).lower().startswith("v2"), is_training
-    )
+        questions = _questions(JsonStream(path, opened), root, is_training)
+
+        def declares_version_2() -> bool:
+            return str(root.get("version")).lower().startswith("v2")
+
+        return make_data(path, questions, declares_version_2, is_training, encode)
 
 
 def _questions(
@@ -194,12 +200,13 @@ _TEXT_ROWS = (".jsonl", ".csv", ".tsv")
 _MAX_LINE = 1 << 22  # bytes of a question with its context; a line of SQuAD's format is longer
 
 
-def read_rows(table: Table, is_training: bool) -> SquadData:
+def read_rows(table: Table, is_training: bool, encode: Encode | None = None) -> SquadData:
     """Reads questions.
 
     Args:
         table: the rows.
         is_training: see `make_data`.
+        encode: see `make_data`.
 
     Raises:
         ValueError: there is no question, or a bad row; the message names the file and the rows.
@@ -209,31 +216,43 @@ def read_rows(table: Table, is_training: bool) -> SquadData:
     def parse(row: Row, _: int) -> SquadExample:
         return _parse_row(row, next(count))
 
-    found = [example for _, example in rows.parse_rows(table.place, table.objects(), parse)]
-    if not found:
-        raise ValueError(f"{table.path}: contains no question")
-    has_answers = any(example.answers or example.is_impossible for example in found)
-    if is_training and not has_answers:
-        raise ValueError(
-            f"{table.path}: expected answers for training in a column 'answers', found none"
-        )
-    without = [x.qas_id for x in found if not (x.answers or x.is_impossible)]
-    if has_answers and without:
-        logging.info(
-            "%s: %d questions without an answer are unanswerable, as in SQuAD 2.0: %s",
-            table.path,
-            len(without),
-            rows.abbreviate(without),
-        )
-        found = [
-            dataclasses.replace(example, is_impossible=not example.answers) for example in found
-        ]
+    parsed = rows.parse_rows(table.place, table.objects(), parse)
+    found: Iterable[SquadExample] = (example for _, example in parsed)
+    has_answers = is_training
+    if not is_training:
+        found = list(found)
+        has_answers = any(example.answers or example.is_impossible for example in found)
+    questions = _with_answers(table.path, found) if has_answers else found
     return make_data(
         table.path,
-        [(example, has_answers) for example in found],
-        declares_version_2=False,
-        is_training=is_training,
+        ((example, has_answers) for example in questions),
+        lambda: False,
+        is_training,
+        encode,
     )
+
+
+def _with_answers(path: str, examples: Iterable[SquadExample]) -> Iterator[SquadExample]:
+    """Yields questions with known answers, of which those without an answer are unanswerable.
+
+    Raises:
+        ValueError: none has an answer or is marked as unanswerable.
+    """
+    without = []
+    has_answers = False
+    for example in examples:
+        if example.answers or example.is_impossible:
+            has_answers = True
+        else:
+            without.append(example.qas_id)
+        yield dataclasses.replace(example, is_impossible=not example.answers)
+    if without and not has_answers:
+        raise ValueError(f"{path}: expected answers for training in a column 'answers', found none")
+    if without:
+        logging.info(
+            "%s: %d questions without an answer are unanswerable, as in SQuAD 2.0: %s",
+            *(path, len(without), rows.abbreviate(without)),
+        )
 
 
 def _parse_row(row: Row, number: int) -> SquadExample:
@@ -329,7 +348,11 @@ def _has_json_lines(path: str) -> bool:
 _LAYOUT = Layout(configurations=("plain_text", "squad_v2"))  # of SQuAD 1.1 and 2.0 on the Hub
 
 
-def read_data(settings: Settings, given: Mapping[str, Table] | None = None) -> dict[str, SquadData]:
+def read_data(
+    settings: Settings,
+    given: Mapping[str, Table] | None = None,
+    tokenizer: Tokenizer | None = None,
+) -> dict[str, SquadData]:
     """Returns the questions of each split; "dev" and "test" are both `predict_file`.
 
     With `dev_fraction`, "dev" is a part of the training questions: all those of some contexts. Then
@@ -338,15 +361,22 @@ def read_data(settings: Settings, given: Mapping[str, Table] | None = None) -> d
     Args:
         settings: the files, or their folder.
         given: split → rows that are read instead of files; None to read the files.
+        tokenizer: what tokenizes training data, whose texts are then forgotten; None to keep them.
 
     Raises:
         ValueError, OSError: a file is not specified or invalid, or has no answers to evaluate on.
     """
     answered = settings.do_eval or settings.do_predict
+    encode = (
+        TrainingEncoder(tokenizer, settings)
+        if tokenizer is not None and settings.do_train
+        else None
+    )
     unlabeled: list[SquadData] = []
 
     def read(split: str) -> SquadData:
-        data = _read(settings, split, given)
+        encodes = split == TRAIN and not settings.dev_fraction
+        data = _read(settings, split, given, encode if encodes else None)
         if split == DEV and settings.dev_fraction and not data.has_labels:
             unlabeled.append(data)
             raise MissingSplitError(f"{data.path} has no answers")
@@ -354,6 +384,8 @@ def read_data(settings: Settings, given: Mapping[str, Table] | None = None) -> d
 
     splits = [*([TRAIN] if settings.do_train else []), *([DEV] if answered else [])]
     data = read_splits(splits, settings.dev_fraction, read, group_of=_context_of)
+    if encode is not None and settings.dev_fraction:
+        data[TRAIN] = encoded(data[TRAIN], encode)
     if answered:
         data[DEV] = _checked_dev(settings, data[DEV])
         data["test"] = unlabeled[0] if unlabeled else data[DEV]
@@ -375,18 +407,21 @@ def _checked_dev(settings: Settings, questions: SquadData) -> SquadData:
     return questions
 
 
-def _read(settings: Settings, split: str, given: Mapping[str, Table] | None) -> SquadData:
+def _read(
+    settings: Settings, split: str, given: Mapping[str, Table] | None, encode: Encode | None
+) -> SquadData:
     """Returns the questions of a split.
 
     Args:
         settings: the files, or their folder.
         split: "train" or "dev".
         given: see `read_data`.
+        encode: see `make_data`.
     """
     is_training = split == TRAIN
     if given is not None:
         table, _ = SplitTables(given=given).open(split, _LAYOUT)
-        return read_rows(table, is_training)
+        return read_rows(table, is_training, encode)
     flag = "train_file" if is_training else "predict_file"
     named = settings.train_file if is_training else settings.predict_file
     paths: Sequence[str]
@@ -397,5 +432,7 @@ def _read(settings: Settings, split: str, given: Mapping[str, Table] | None) -> 
     else:
         phase = "do_train" if is_training else "do_predict" if settings.do_predict else "do_eval"
         raise MissingSplitError(f"--{phase} requires --{flag}, a file of questions, or --data_dir")
-    rows = open_rows(paths)
-    return read_squad(paths[0], is_training) if rows is None else read_rows(rows, is_training)
+    found = open_rows(paths)
+    if found is None:
+        return read_squad(paths[0], is_training, encode)
+    return read_rows(found, is_training, encode)

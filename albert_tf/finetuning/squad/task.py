@@ -40,6 +40,11 @@ from albert_tf.finetuning.squad.answers import (
     decode,
     write_answers,
 )
+from albert_tf.finetuning.squad.data import (
+    EncodedSquadData,
+    TrainingEncoder,
+    warn_of_lost_marks,
+)
 from albert_tf.finetuning.squad.metrics import (
     THRESHOLD,
     THRESHOLD_FILE,
@@ -51,7 +56,6 @@ from albert_tf.finetuning.squad.questions import (
     SquadData,
     SquadExample,
     parse_question,
-    shuffled,
 )
 from albert_tf.finetuning.squad.reading import read_data
 from albert_tf.finetuning.squad.settings import Settings
@@ -59,7 +63,7 @@ from albert_tf.finetuning.squad.windows import NoFeaturesError, SquadFeatures, m
 from albert_tf.finetuning.task import FineTuningTask, Result, mark
 from albert_tf.finetuning.token_sequences import parse_pairs
 from albert_tf.model.config import AlbertConfig
-from albert_tf.model.tokenization import MarkRemoval, Tokenizer
+from albert_tf.model.tokenization import Tokenizer
 from albert_tf.tables import Table
 
 if TYPE_CHECKING:  # what needs TensorFlow
@@ -71,7 +75,6 @@ if TYPE_CHECKING:  # what needs TensorFlow
     from albert_tf.model.heads import AlbertForAnswerableSpans, AlbertForSpans
     from albert_tf.training.task import Batch
 
-CHECKED_QUESTIONS = 1000  # for lost marks, evenly spaced among all
 # As in Google's program, logits are exported as "log_prob"; the other outputs keep their names.
 EXPORTED = {"start_logits": "start_log_prob", "end_logits": "end_log_prob"}
 EXPORTED |= {name: name for name in OUTPUTS_V2}
@@ -141,7 +144,8 @@ class QuestionAnswering(FineTuningTask[Settings, SquadData, SquadFeatures]):
 
         Questions with answers are evaluated, also if the settings ask only to predict them.
         """
-        data = read_data(settings, given)
+        tokenizer = source.unchecked_tokenizer
+        data = read_data(settings, given, tokenizer)
         if DEV in data and data[DEV].has_labels:
             settings = dataclasses.replace(settings, do_eval=True)
         checkpoint = None if source.trained is None else source.trained.checkpoint
@@ -150,7 +154,7 @@ class QuestionAnswering(FineTuningTask[Settings, SquadData, SquadFeatures]):
         version_2 = choose_version(
             settings.version_2_with_negative, checkpoint, data.get(TRAIN), data.get("test")
         )
-        return cls(settings, source.config, source.unchecked_tokenizer, data, version_2)
+        return cls(settings, source.config, tokenizer, data, version_2)
 
     @classmethod
     def of_trained(
@@ -193,8 +197,12 @@ class QuestionAnswering(FineTuningTask[Settings, SquadData, SquadFeatures]):
         features.
         """
         digest = super().checksum(data)
-        contexts = dict.fromkeys(example.context for example in data.examples)
-        if any(is_skipped_by_google(self.tokenizer, context) for context in contexts):
+        if isinstance(data, EncodedSquadData):
+            has_realigned = data.features.has_realigned
+        else:
+            contexts = dict.fromkeys(example.context for example in data.examples)
+            has_realigned = any(is_skipped_by_google(self.tokenizer, text) for text in contexts)
+        if has_realigned:
             digest = hashlib.sha256(f"{digest}, aligned by letters".encode()).hexdigest()
         return digest
 
@@ -211,13 +219,16 @@ class QuestionAnswering(FineTuningTask[Settings, SquadData, SquadFeatures]):
             ValueError: no question has features.
         """
         settings = self.settings
-        is_training = split == TRAIN
-        examples = shuffled(data.examples) if is_training else data.examples
-        features = make_features(
-            examples, self.tokenizer, settings.windows, is_training, settings.num_workers
-        )
-        logging.info("%s: %d questions, %d features", data.path, len(examples), len(features))
-        warn_of_lost_marks(examples, self.tokenizer)
+        if isinstance(data, EncodedSquadData):
+            features = data.features
+        elif split == TRAIN:
+            features = TrainingEncoder(self.tokenizer, settings)(data.examples)
+        else:
+            features = make_features(
+                data.examples, self.tokenizer, settings.windows, False, settings.num_workers
+            )
+            warn_of_lost_marks(data.examples, self.tokenizer)
+        logging.info("%s: %d questions, %d features", data.path, len(data), len(features))
         is_full = features.query_lengths == settings.max_query_length
         if is_full.any():
             logging.info(
@@ -229,7 +240,7 @@ class QuestionAnswering(FineTuningTask[Settings, SquadData, SquadFeatures]):
 
     def count_examples(self, split: SquadSplit) -> int:
         """Returns the number of questions: an epoch is counted in questions, not features."""
-        return len(split.data.examples)
+        return len(split.data)
 
     def parse_call(
         self,
@@ -500,22 +511,6 @@ def choose_version(
             "questions"
         )
     return version_2
-
-
-def warn_of_lost_marks(examples: Sequence[SquadExample], tokenizer: Tokenizer) -> None:
-    """Warns if normalization removes the marks of more than a few of the words of questions."""
-    removal = MarkRemoval.of(tokenizer)
-    if removal is None:
-        return
-    checked = examples[:: len(examples) // CHECKED_QUESTIONS + 1]
-    parts = {
-        "the questions": [example.question for example in checked],
-        "the contexts": list(dict.fromkeys(example.context for example in checked)),
-        "the answers": [answer for example in checked for answer in example.answers],
-    }
-    for what, texts in parts.items():
-        if problem := removal.count(texts).problem(what):
-            logging.warning("%s", problem)
 
 
 def _without_padding(

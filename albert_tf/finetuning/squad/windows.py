@@ -14,11 +14,11 @@ Shapes: B batch size, N features, S sequence length, T tokens of a context.
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from absl import logging
@@ -26,30 +26,15 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from albert_tf.data import workers
+from albert_tf.finetuning.batching import Array, Batch
 from albert_tf.finetuning.rows import abbreviate
-from albert_tf.finetuning.squad.alignment import TokenizedText, tokenize
+from albert_tf.finetuning.squad.alignment import TokenizedText, is_skipped_by_google, tokenize
 from albert_tf.finetuning.squad.questions import MAX_NAMED, SquadExample
 from albert_tf.finetuning.squad.settings import SPECIAL_TOKENS, WindowSettings
+from albert_tf.finetuning.token_sequences import ItemType, Packer, TokenSequences, reordered
 from albert_tf.model.tokenization import Tokenizer
 
-if TYPE_CHECKING:  # what needs TensorFlow
-    from albert_tf.finetuning.batching import Batch
-    from albert_tf.finetuning.token_sequences import TokenSequences
-
-
 _LABELS = ("start_positions", "end_positions", "is_impossible")
-
-
-class Window(NamedTuple):
-    """A feature of a question; see `SquadFeatures`."""
-
-    ids: NDArray[np.integer]
-    first_length: int
-    query_length: int
-    first_char: NDArray[np.int32]
-    last_char: NDArray[np.int32]
-    is_max_context: NDArray[np.bool_]
-    labels: tuple[int, int, int]  # start, end, is_impossible
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -67,6 +52,7 @@ class SquadFeatures:
             where no answers are decoded.
         is_max_context: bool [sum of window lengths], whether this window has more context around
             the token than any other window; bool [0] for training.
+        has_realigned: whether Google's program cannot align one of the contexts; known of training.
     """
 
     sequences: TokenSequences
@@ -75,32 +61,48 @@ class SquadFeatures:
     first_char: NDArray[np.int32]
     last_char: NDArray[np.int32]
     is_max_context: NDArray[np.bool_]
+    has_realigned: bool = False
 
     @classmethod
-    def pack(cls, found: Mapping[int, Sequence[Window]], is_training: bool) -> SquadFeatures:
-        """Returns the features of questions, number → windows, in the order of the numbers."""
-        # Imported late: it needs TensorFlow, for which the processes do not wait.
-        from albert_tf.finetuning.token_sequences import TokenSequences
-
-        numbers = [number for number in sorted(found) for _ in found[number]]
-        windows = [window for number in sorted(found) for window in found[number]]
-        ids, first_lengths, query_lengths, first_char, last_char, is_max_context, labels = zip(
-            *windows, strict=True
-        )
-        columns = dict(zip(_LABELS, np.array(labels, np.int32).T, strict=True))
-        sequences = TokenSequences(
-            np.concatenate(ids),
-            np.array([len(part) for part in ids], np.int32),
-            np.array(first_lengths, np.int32),
-            columns if is_training else {},
-        )
+    def concatenate(cls, parts: Sequence[SquadFeatures]) -> SquadFeatures:
+        """Returns the features of several parts, each in the order of its questions, in theirs."""
         return cls(
-            sequences,
-            np.array(numbers, np.int32),
-            np.array(query_lengths, np.int32),
-            np.concatenate(first_char),
-            np.concatenate(last_char),
-            np.concatenate(is_max_context),
+            TokenSequences.concatenate([part.sequences for part in parts]),
+            np.concatenate([part.example_index for part in parts]),
+            np.concatenate([part.query_lengths for part in parts]),
+            np.concatenate([part.first_char for part in parts]),
+            np.concatenate([part.last_char for part in parts]),
+            np.concatenate([part.is_max_context for part in parts]),
+            any(part.has_realigned for part in parts),
+        )._in_order()
+
+    def in_training_order(self, num_questions: int) -> SquadFeatures:
+        """Returns the features in the order in which Google's programs train on questions.
+
+        Args:
+            num_questions: number of all questions, also of those without features.
+        """
+        order = list(range(num_questions))
+        random.Random(SHUFFLE_SEED).shuffle(order)
+        place_of = np.empty(num_questions, np.int32)
+        place_of[order] = np.arange(num_questions)
+        shuffled = dataclasses.replace(self, example_index=place_of[self.example_index])
+        return shuffled._in_order()
+
+    def _in_order(self) -> SquadFeatures:
+        """Returns the features in the order of their questions."""
+        if (np.diff(self.example_index) >= 0).all():
+            return self
+        order = np.argsort(self.example_index, kind="stable")
+        sizes = self.window_lengths
+        return SquadFeatures(
+            self.sequences.reordered(order),
+            self.example_index[order],
+            self.query_lengths[order],
+            _reorder(self.first_char, sizes, order),
+            _reorder(self.last_char, sizes, order),
+            _reorder(self.is_max_context, sizes, order),
+            self.has_realigned,
         )
 
     def __len__(self) -> int:
@@ -140,30 +142,66 @@ class SquadFeatures:
         return self.sequences.batch(rows, seq_length) | {"p_mask": p_mask}
 
 
+def _reorder(
+    places: NDArray[ItemType], lengths: NDArray[np.int32], order: NDArray[np.int64]
+) -> NDArray[ItemType]:
+    """Returns what features have of each token of their windows; nothing for training."""
+    return reordered(places, lengths, order) if len(places) else places
+
+
+SHUFFLE_SEED = 12345  # as in Google's programs
 CONTEXT_WEIGHT = 0.01  # weight of the window's length in a token's context; see `_cut`
 TASK_CHARS = 50_000  # characters of context in one task of a process
-# `first_char`, `last_char` and `is_max_context` of a window for training.
-_NO_PLACES = (np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.bool_))
+# Characters of questions and contexts in memory. Those of SQuAD are 21 million: each context is
+# tokenized once, even if the questions are in random order.
+CHARS_AT_ONCE = 1 << 25
 
 
 class NoFeaturesError(ValueError):
     """No question has features."""
 
 
-# Number and text of a question, and the first and the last character of its answer.
-_Question = tuple[int, str, tuple[int, int] | None]
+class _Question(NamedTuple):
+    """A question of a task.
+
+    Attributes:
+        number: its index.
+        qas_id, text: its id and text.
+        answer: the first and the last character of its answer; None if there is none.
+    """
+
+    number: int
+    qas_id: str
+    text: str
+    answer: tuple[int, int] | None
+
+
 _Task = list[tuple[str, list[_Question]]]  # of a process: several contexts with their questions
 
 
-def _tasks(examples: Sequence[SquadExample], is_training: bool) -> Iterator[_Task]:
+def _tasks(examples: Iterable[SquadExample], is_training: bool) -> Iterator[_Task]:
     """Yields the questions grouped by context, with several contexts per task."""
-    by_context: dict[str, list[_Question]] = collections.defaultdict(list)
+    by_context: dict[str, list[_Question]] = {}
+    size = 0
     for number, example in enumerate(examples):
         answer = None
         if is_training and example.answers and not example.is_impossible:
             end = example.answer_start + len(example.answers[0])
             answer = (example.answer_start, end - 1)
-        by_context[example.context].append((number, example.question, answer))
+        if example.context not in by_context:
+            if size >= CHARS_AT_ONCE:
+                yield from _divided(by_context)
+                by_context, size = {}, 0
+            by_context[example.context] = []
+            size += len(example.context)
+        size += len(example.question)
+        question = _Question(number, example.qas_id, example.question, answer)
+        by_context[example.context].append(question)
+    yield from _divided(by_context)
+
+
+def _divided(by_context: Mapping[str, list[_Question]]) -> Iterator[_Task]:
+    """Yields contexts with their questions as tasks of about TASK_CHARS."""
     task: _Task = []
     size = 0
     for context, questions in by_context.items():
@@ -212,71 +250,109 @@ def _cut(num_pieces: int, capacity: int, stride: int) -> list[tuple[int, int, ND
     return [(begin, end, owner[begin:end] == i) for i, (begin, end) in enumerate(spans)]
 
 
-def _windows(
-    query: list[int],
-    context: TokenizedText,
-    span: tuple[int, int] | None,
-    tokenizer: Tokenizer,
-    settings: WindowSettings,
-    is_training: bool,
-) -> Iterator[Window]:
-    """Yields the windows of a question.
+class _Builder:
+    """Makes the windows of questions.
 
     Args:
-        query: token ids of the question.
-        context: the tokenized context.
-        span: first and last token of the answer; None if there is none.
         tokenizer: the tokenizer.
-        settings: how the context is split.
+        settings: how contexts are split.
         is_training: whether no answer will be decoded, for which places in the context are needed.
     """
-    query = query[: settings.max_query_length]
-    prefix = np.array([tokenizer.cls_id, *query, tokenizer.sep_id], np.int32)
-    capacity = settings.max_seq_length - len(query) - SPECIAL_TOKENS
-    cuts = _cut(len(context.token_ids), capacity, settings.doc_stride)
-    for begin, end, is_max_context in cuts:
-        # As in Google's programs, windows without the answer are used for training, even in SQuAD
-        # 1.1, with the answer at [CLS].
-        labels = (0, 0, 1)
-        if span is not None and begin <= span[0] and span[1] < end:
-            start, stop = (piece - begin + len(prefix) for piece in span)
-            labels = (start, stop, 0)
-        ids = np.concatenate([prefix, context.token_ids[begin:end], prefix[-1:]])
-        first_length = len(prefix) if tokenizer.has_segments else len(ids)
-        ids = ids.astype(np.min_scalar_type(ids.max()))  # all windows are in memory
-        places = _NO_PLACES
-        if not is_training:
-            chars = (context.first_char[begin:end], context.last_char[begin:end])
-            places = (*chars, is_max_context)
-        yield Window(ids, first_length, len(query), *places, labels)
+
+    def __init__(self, tokenizer: Tokenizer, settings: WindowSettings, is_training: bool) -> None:
+        self._tokenizer = tokenizer
+        self._settings = settings
+        self._is_training = is_training
+        self._packer = Packer()
+        self._rows: list[tuple[int, ...]] = []  # of each window: question, its length and labels
+        self._places: list[tuple[Array, Array, Array]] = []  # of the tokens of each window
+
+    def add(
+        self, number: int, query: list[int], context: TokenizedText, span: tuple[int, int] | None
+    ) -> None:
+        """Adds the windows of a question.
+
+        Args:
+            number: its index.
+            query: its token ids.
+            context: the tokenized context.
+            span: first and last token of the answer; None if there is none.
+        """
+        query = query[: self._settings.max_query_length]
+        sep_id = self._tokenizer.sep_id
+        prefix = [self._tokenizer.cls_id, *query, sep_id]
+        capacity = self._settings.max_seq_length - len(query) - SPECIAL_TOKENS
+        for begin, end, is_max_context in _cut(
+            len(context.token_ids), capacity, self._settings.doc_stride
+        ):
+            # As in Google's programs, windows without the answer are used for training, even in
+            # SQuAD 1.1, with the answer at [CLS].
+            labels = (0, 0, 1)
+            if span is not None and begin <= span[0] and span[1] < end:
+                start, stop = (piece - begin + len(prefix) for piece in span)
+                labels = (start, stop, 0)
+            ids = [*prefix, *context.token_ids[begin:end].tolist(), sep_id]
+            self._packer.add(ids, len(prefix) if self._tokenizer.has_segments else len(ids))
+            self._rows.append((number, len(query), *labels))
+            if not self._is_training:
+                chars = (context.first_char[begin:end], context.last_char[begin:end])
+                self._places.append((*chars, is_max_context))
+
+    def features(self) -> SquadFeatures:
+        """Returns the windows so far."""
+        number, length, *labels = np.array(self._rows, np.int32).reshape(-1, 5).T
+        columns = dict(zip(_LABELS, labels, strict=True)) if self._is_training else {}
+        first_char, last_char, is_max_context = (
+            np.concatenate([np.zeros(0, dtype), *(window[place] for window in self._places)])
+            for place, dtype in enumerate((np.int32, np.int32, np.bool_))
+        )
+        return SquadFeatures(
+            self._packer.packed(columns), number, length, first_char, last_char, is_max_context
+        )
+
+
+class _Done(NamedTuple):
+    """What a process makes of a task.
+
+    Attributes:
+        num_questions: the number of its questions.
+        skipped: ids of questions without features.
+        features: the features.
+    """
+
+    num_questions: int
+    skipped: list[str]
+    features: SquadFeatures
 
 
 def _make_work(
     tokenizer: Tokenizer, settings: WindowSettings, is_training: bool
-) -> Callable[[_Task], Iterator[dict[int, list[Window]]]]:
-    """Returns the work of a process: task → number of each question → windows, [] if skipped."""
+) -> Callable[[_Task], Iterator[_Done]]:
+    """Returns the work of a process."""
 
-    def work(task: _Task) -> Iterator[dict[int, list[Window]]]:
-        found: dict[int, list[Window]] = {}
+    def work(task: _Task) -> Iterator[_Done]:
+        builder = _Builder(tokenizer, settings, is_training)
+        skipped = []
         for text, questions in task:
             context = tokenize(tokenizer, text)
-            queries = tokenizer.encode_batch([question for _, question, _ in questions])
-            for (number, _, answer), query in zip(questions, queries, strict=True):
-                found[number] = []
-                if context is None:
-                    continue
-                span = _answer_span(context, answer) if answer else None
-                if span or not answer:
-                    found[number] += _windows(
-                        query, context, span, tokenizer, settings, is_training
-                    )
-        yield found
+            queries = tokenizer.encode_batch([question.text for question in questions])
+            for question, query in zip(questions, queries, strict=True):
+                answer = question.answer
+                span = _answer_span(context, answer) if context and answer else None
+                if context is None or (answer and span is None):
+                    skipped.append(question.qas_id)
+                else:
+                    builder.add(question.number, query, context, span)
+        features = builder.features()
+        if is_training and any(is_skipped_by_google(tokenizer, text) for text, _ in task):
+            features = dataclasses.replace(features, has_realigned=True)
+        yield _Done(sum(len(questions) for _, questions in task), skipped, features)
 
     return work
 
 
 def make_features(
-    examples: Sequence[SquadExample],
+    examples: Iterable[SquadExample],
     tokenizer: Tokenizer,
     settings: WindowSettings,
     is_training: bool,
@@ -289,7 +365,8 @@ def make_features(
     aligned (see `alignment`), and in training those whose answer is not aligned with any token.
 
     Args:
-        examples: the questions; in training, each is impossible or has its answer at its offset.
+        examples: the questions, which may be read while this runs; in training, each is impossible
+            or has its answer at its offset.
         tokenizer: the tokenizer of the model.
         settings: how contexts are split.
         is_training: whether to compute the positions of answers.
@@ -299,27 +376,26 @@ def make_features(
     Raises:
         NoFeaturesError: no question has features.
     """
-    tasks = list(_tasks(examples, is_training))
     processes = num_workers or workers.available_cores()
     make_work = functools.partial(_make_work, tokenizer, settings, is_training)
-    found: dict[int, list[Window]] = {}
+    parts = []
+    count, skipped = 0, list[str]()
     hidden = None if shows_progress else True  # None hides the bar unless on a terminal
-    with tqdm(total=len(examples), unit="question", desc="features", disable=hidden) as bar:
-        for windows in workers.run(make_work, tasks, processes):
-            found |= windows
-            bar.update(len(windows))
-    skipped = [examples[number].qas_id for number in sorted(found) if not found[number]]
+    with tqdm(unit="question", desc="features", disable=hidden) as bar:
+        for done in workers.run(make_work, _tasks(examples, is_training), processes):
+            parts.append(done.features)
+            count += done.num_questions
+            skipped += done.skipped
+            bar.update(done.num_questions)
     if skipped:
         logging.warning(
             "%d of %d questions are skipped, because normalization removes their context or "
             "answer: %s",
-            len(skipped),
-            len(examples),
-            abbreviate(skipped, MAX_NAMED),
+            *(len(skipped), count, abbreviate(skipped, MAX_NAMED)),
         )
-    if len(skipped) == len(examples):
+    if len(skipped) == count:
         raise NoFeaturesError(
-            f"none of {len(examples)} questions has features: their contexts are empty, or the "
+            f"none of {count} questions has features: their contexts are empty, or the "
             "vocabulary belongs to another language"
         )
-    return SquadFeatures.pack(found, is_training)
+    return SquadFeatures.concatenate(parts)

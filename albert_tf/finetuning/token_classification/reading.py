@@ -15,6 +15,7 @@ text, except white space, with labels in the scheme IOB2.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 
 from absl import logging
@@ -43,7 +44,7 @@ from albert_tf.finetuning.token_classification.settings import RAW, Settings
 from albert_tf.finetuning.token_classification.spans import OUTSIDE
 from albert_tf.finetuning.token_classification.tags import TagFinder, Tags, recorded_tags
 from albert_tf.finetuning.token_classification.token_lines import DOCUMENT_START
-from albert_tf.finetuning.token_classification.windows import WindowEncoder
+from albert_tf.finetuning.token_classification.windows import make_windows
 from albert_tf.model.tokenization import Tokenizer
 from albert_tf.tables import LabelNames, Table
 from albert_tf.tables.compression import ending_of
@@ -388,6 +389,11 @@ def read_data(
     tags = None
     if trained is not None and not settings.do_train:
         tags = recorded_tags(trained, is_raw)
+    encode = None
+    if tokenizer is not None and settings.do_train:
+        encode = functools.partial(
+            make_windows, tokenizer=tokenizer, max_seq_length=settings.max_seq_length
+        )
     data: dict[str, Examples[Sentence]] = {}
     if tags is None:
         finder = TagFinder()
@@ -396,11 +402,10 @@ def read_data(
         except FileNotFoundError as error:
             raise FileNotFoundError(needed_for_labels(error)) from None
         sentences = map(finder.add, reader.sentences)
-        if tokenizer is None or not settings.do_train or settings.dev_fraction:
+        if encode is None or settings.dev_fraction:
             data[TRAIN] = Examples(reader.path, list(sentences), True)
         else:
-            encoder = WindowEncoder(tokenizer, settings.max_seq_length)
-            data[TRAIN] = encode_examples(reader.path, sentences, encoder)
+            data[TRAIN] = encode_examples(reader.path, sentences, encode)
         tags = finder.tags(reader.path, is_raw)
     labels = tags.labels
 
@@ -408,7 +413,6 @@ def read_data(
         return open_sentences(settings, split, labels, given).read_all()
 
     data = read_splits(settings.splits, settings.dev_fraction, read, data)
-    if tokenizer is not None and settings.do_train and settings.dev_fraction:
-        encoder = WindowEncoder(tokenizer, settings.max_seq_length)
-        data[TRAIN] = encode_examples(data[TRAIN].path, data[TRAIN].examples, encoder)
+    if encode is not None and settings.dev_fraction:
+        data[TRAIN] = encode_examples(data[TRAIN].path, data[TRAIN].examples, encode)
     return tags, data

@@ -31,7 +31,7 @@ from albert_tf.finetuning.token_classification.sentences import (
 from albert_tf.finetuning.token_classification.settings import RAW, Settings
 from albert_tf.finetuning.token_classification.spans import find_spans, span_metrics
 from albert_tf.finetuning.token_classification.tags import Tags, cut, join_tokens, recorded_tags
-from albert_tf.finetuning.token_classification.windows import NO_LABEL, Windows, make_features
+from albert_tf.finetuning.token_classification.windows import NO_LABEL, Windows, make_windows
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import Tokenizer, check_text, split_pairs
 from albert_tf.model.tokenization.characters import past_marks
@@ -143,7 +143,8 @@ class TokenClassifier(FineTuningTask[Settings, Examples[Sentence], Windows]):
         return windows
 
     def _windows(self, sentences: Sequence[Sentence]) -> Windows:
-        return make_features(sentences, self.labels, self.tokenizer, self.settings.max_seq_length)
+        windows = make_windows(sentences, self.tokenizer, self.settings.max_seq_length)
+        return windows.with_labels(self.labels)
 
     def parse_call(  # type: ignore[override] # other input
         self, texts: str | Sequence[Text]

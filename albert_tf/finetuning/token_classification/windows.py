@@ -130,11 +130,11 @@ class WindowEncoder:
         return Windows(sequences, np.frombuffer(self._label_ids, np.int32), list(self._index_of))
 
 
-def make_features(
-    sentences: Iterable[Sentence], labels: Sequence[str], tokenizer: Tokenizer, max_seq_length: int
+def make_windows(
+    sentences: Iterable[Sentence], tokenizer: Tokenizer, max_seq_length: int
 ) -> Windows:
-    """Returns the windows of sentences with the ids of labels; see `WindowEncoder`."""
+    """Returns the windows of sentences, with their own labels; see `WindowEncoder`."""
     encoder = WindowEncoder(tokenizer, max_seq_length)
     for block in blocks_of(sentences):
         encoder.add(block)
-    return encoder.features().with_labels(labels)
+    return encoder.features()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from albert_tf.finetuning.squad.data import CHECKED_QUESTIONS, warn_of_lost_marks
 from albert_tf.finetuning.squad.questions import SquadExample
-from albert_tf.finetuning.squad.task import CHECKED_QUESTIONS, warn_of_lost_marks
 from tests.finetuning.squad.word_tokenizer import WordTokenizer
 
 

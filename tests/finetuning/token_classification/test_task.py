@@ -16,7 +16,7 @@ from albert_tf.finetuning.token_classification import Settings, task
 from albert_tf.finetuning.token_classification.reading import read_data
 from albert_tf.finetuning.token_classification.sentences import Sentence, write_predictions
 from albert_tf.finetuning.token_classification.tags import Tags, recorded_tags
-from albert_tf.finetuning.token_classification.windows import NO_LABEL, make_features
+from albert_tf.finetuning.token_classification.windows import NO_LABEL, make_windows
 
 TAGS = Tags(("B-LOC", "B-PER", "I-LOC", "I-PER", "O"))
 
@@ -95,7 +95,7 @@ def features_of(tokenizer, tokens, labels, max_seq_length=11):
     """Returns the pieces and the labels of each window of a sentence."""
     sentence = Sentence(1, tuple(tokens.split()), tuple(labels.split()))
     data = Examples("train.txt", [sentence])
-    windows = make_features(data.examples, TAGS.labels, tokenizer, max_seq_length)
+    windows = make_windows(data.examples, tokenizer, max_seq_length).with_labels(TAGS.labels)
     rows = [windows.batch(np.array([n]), size) for n, size in enumerate(windows.lengths)]
     pieces = [tokenizer.convert_ids_to_tokens(row["input_ids"][0]) for row in rows]
     return [" ".join(row) for row in pieces], [row["label_ids"][0].tolist() for row in rows]
@@ -135,7 +135,7 @@ def test_long_sentences_are_split_between_tokens_and_lose_none(tokenizer):
 def test_a_batch_is_padded_with_tokens_that_have_no_label(tokenizer):
     sentences = [Sentence(1, ("the", "boat"), ("O", "B-LOC")), Sentence(4, ("rivers",), (None,))]
     data = Examples("test.txt", sentences)
-    windows = make_features(data.examples, TAGS.labels, tokenizer, 11)
+    windows = make_windows(data.examples, tokenizer, 11).with_labels(TAGS.labels)
     batch = windows.batch(np.array([1, 0]), 7)
     # An unknown label has id 0, which marks the position of the token.
     assert batch["label_ids"].tolist() == [[-1, 0, -1, -1, -1, -1, -1], [-1, 4, 0, -1, -1, -1, -1]]
@@ -178,7 +178,7 @@ def test_the_loss_is_the_mean_over_all_tokens_of_the_batch_or_of_its_micro_batch
 def test_predictions_are_converted_to_labels_and_evaluated(classifier, tokenizer):
     gold = ("B-LOC", "I-LOC", "O", "B-PER")
     data = Examples("dev.txt", [Sentence(1, ("河", "船", "the", "rivers"), gold)])
-    split = Split("dev", data, make_features(data.examples, TAGS.labels, tokenizer, 6))
+    split = Split("dev", data, make_windows(data.examples, tokenizer, 6).with_labels(TAGS.labels))
     # Two windows, "河 船 the" and "rivers"; only first pieces of tokens count.
     outputs = {"predictions": np.array([[3, 0, 2, 4, 3, 3], [1, 2, 1, 1, 1, 1]])}
     assert classifier.predicted_labels(split, outputs) == [("B-LOC", "I-LOC", "O", "I-LOC")]
