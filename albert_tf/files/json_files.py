@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import types
@@ -133,10 +134,17 @@ def _check_characters(value: Json, text: str | bytes) -> None:
 def check_fields(values: Mapping[str, object], place: str, fields: JsonFields) -> None:
     """Raises ValueError if values parsed from JSON are not those that `parse_json` describes."""
     for name, kind in fields.items():
-        if not _is_of(values.get(name), kind):
+        value = values.get(name)
+        if type(value) not in _simple_types(kind) and not _is_of(value, kind):
             found = quote(values[name]) if name in values else "missing"
             kind = kind if typing.get_args(kind) else getattr(kind, "__name__", kind)
             raise ValueError(f"{place}: {name!r} is {found}, expected {kind}")
+
+
+@functools.cache
+def _simple_types(kind: object) -> frozenset[object]:
+    """Returns the types without items that a type described in `parse_json` consists of."""
+    return frozenset(typing.get_args(kind) if isinstance(kind, types.UnionType) else [kind])
 
 
 def _is_of(value: object, kind: object) -> bool:

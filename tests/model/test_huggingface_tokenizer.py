@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert_tf.finetuning.race.questions import Question
-from albert_tf.finetuning.race.task import option_sequences
+from albert_tf.finetuning.race.sequences import OptionEncoder
 from albert_tf.finetuning.squad import alignment
 from albert_tf.finetuning.squad.questions import SquadExample
 from albert_tf.finetuning.squad.settings import WindowSettings
@@ -179,10 +179,13 @@ def test_questions_and_options_have_the_segments_of_the_tokenizer(tokenizers_of_
     start, end = (batch[f"{name}_positions"][0] - first for name in ("start", "end"))
     assert question.context[answered.first_char[start] : answered.last_char[end] + 1] == "Müller"
 
-    questions = [Question("", "the river", "in _", ("the", "1999"), 0)]
-    for ids, first_length in option_sequences(questions, tokenizer, 20, 9):
-        place = ids.index(tokenizer.sep_id) + 1
-        assert first_length == (place if second else len(ids))
+    encoder = OptionEncoder(tokenizer, 20, 9)
+    encoder.add([Question("", "the river", "in _", ("the", "1999"), 0)])
+    batch = encoder.features([0]).batch(np.array([0]), 20)
+    names = ("input_ids", "input_mask", "segment_ids")
+    for ids, mask, segments in zip(*(batch[name][0].tolist() for name in names), strict=True):
+        place, length = ids.index(tokenizer.sep_id) + 1, sum(mask)
+        assert segments == [0] * place + [second] * (length - place) + [0] * (20 - length)
 
 
 def test_masks_in_a_text_are_found(tokenizers_of_kinds):

@@ -174,6 +174,18 @@ def convert_index(index: Index, limit: int | None, is_start: bool) -> Index:
 def _tokenize_sentencepiece(tokenizer: Tokenizer, text: str) -> TokenizedText | None:
     pieces = tokenizer.tokenize(text)
     joined = "".join(pieces).replace(SPIECE_UNDERLINE, " ")
+    lengths = np.fromiter(map(len, pieces), np.int32, len(pieces))
+    last = np.cumsum(lengths) - 1
+    token_of_char = np.repeat(np.arange(len(pieces), dtype=np.int32), lengths)
+    token_ids = np.array(tokenizer.convert_tokens_to_ids(pieces), np.int32)
+    if _only_adds_a_space(text.translate(_normal_forms(tokenizer.do_lower_case)), joined):
+        return TokenizedText(
+            token_ids=token_ids,
+            first_char=np.maximum(last - lengths, 0).astype(np.int32),
+            last_char=np.maximum(last - 1, 0).astype(np.int32),
+            first_token=token_of_char[1:],
+            last_token=token_of_char[1:],
+        )
     pairs = _align_as_google(tokenizer, text, joined)
     if pairs is None and _is_recomposed(tokenizer, text):
         pairs = _align_by_letters(tokenizer, text, joined)
@@ -183,11 +195,8 @@ def _tokenize_sentencepiece(tokenizer: Tokenizer, text: str) -> TokenizedText | 
     starts, ends = _index(len(text), chars[::-1], places[::-1]), _index(len(text), chars, places)
     joined_starts = _index(len(joined), places[::-1], chars[::-1])
     joined_ends = _index(len(joined), places, chars)
-    lengths = np.fromiter(map(len, pieces), np.int32, len(pieces))
-    token_of_char = np.repeat(np.arange(len(pieces), dtype=np.int32), lengths)
-    last = np.cumsum(lengths) - 1
     return TokenizedText(
-        token_ids=np.array(tokenizer.convert_tokens_to_ids(pieces), np.int32),
+        token_ids=token_ids,
         first_char=convert_index(joined_starts, len(text), True)[last - lengths + 1],
         last_char=convert_index(joined_ends, len(text), False)[last],
         first_token=token_of_char[convert_index(starts, None, True)],
@@ -286,6 +295,11 @@ class _NormalForms(dict[int, str]):
 _normal_forms = functools.lru_cache(maxsize=2)(_NormalForms)
 
 
+def _only_adds_a_space(text: str, joined: str) -> bool:
+    """Returns whether the joined pieces are the text after a space, as they nearly always are."""
+    return bool(text) and joined == " " + text and not text.startswith(" ")
+
+
 def align_characters(text: str, joined: str) -> Index | None:
     """Aligns the characters of two strings by a longest common subsequence.
 
@@ -302,7 +316,7 @@ def align_characters(text: str, joined: str) -> Index | None:
         int32 [n], position in `text` → position in `joined` or UNKNOWN. None if the aligned
         fraction of `text` is below MIN_MATCHED, or if nothing is aligned.
     """
-    if text and joined == " " + text and not text.startswith(" "):
+    if _only_adds_a_space(text, joined):
         return np.arange(1, len(text) + 1, dtype=np.int32)  # the only alignment of this length
     common = collections.Counter(text) & collections.Counter(joined)
     if not common or common.total() < MIN_MATCHED * len(text):

@@ -225,20 +225,26 @@ def _answer_span(context: TokenizedText, answer: tuple[int, int]) -> tuple[int, 
     return (start, end) if start <= end else None
 
 
-@functools.lru_cache(maxsize=256)
-def _cut(num_pieces: int, capacity: int, stride: int) -> list[tuple[int, int, NDArray[np.bool_]]]:
-    """Returns the windows over T tokens: start, end, and `is_max_context`, bool [end - start].
-
-    The context of a token in a window is the smaller of the numbers of tokens to its left and to
-    its right, plus CONTEXT_WEIGHT times the window's length. A token has its maximum context in the
-    window where this is largest; on ties, in the first one.
-    """
+def _cut(num_pieces: int, capacity: int, stride: int) -> tuple[tuple[int, int], ...]:
+    """Returns the windows over T tokens: start and end of each."""
     spans = []
     begin = end = 0
     while end < num_pieces:
         end = min(begin + capacity, num_pieces)
         spans.append((begin, end))
         begin += min(end - begin, stride)
+    return tuple(spans)
+
+
+@functools.lru_cache(maxsize=256)
+def _max_contexts(spans: tuple[tuple[int, int], ...]) -> list[NDArray[np.bool_]]:
+    """Returns `is_max_context` of each window, bool [end - start].
+
+    The context of a token in a window is the smaller of the numbers of tokens to its left and to
+    its right, plus CONTEXT_WEIGHT times the window's length. A token has its maximum context in the
+    window where this is largest; on ties, in the first one.
+    """
+    num_pieces = spans[-1][1]
     best = np.full(num_pieces, -1.0)
     owner = np.zeros(num_pieces, np.int32)
     for number, (begin, end) in enumerate(spans):
@@ -247,7 +253,7 @@ def _cut(num_pieces: int, capacity: int, stride: int) -> list[tuple[int, int, ND
         better = score > best[begin:end]
         best[begin:end][better] = score[better]
         owner[begin:end][better] = number
-    return [(begin, end, owner[begin:end] == i) for i, (begin, end) in enumerate(spans)]
+    return [owner[begin:end] == number for number, (begin, end) in enumerate(spans)]
 
 
 class _Builder:
@@ -282,9 +288,8 @@ class _Builder:
         sep_id = self._tokenizer.sep_id
         prefix = [self._tokenizer.cls_id, *query, sep_id]
         capacity = self._settings.max_seq_length - len(query) - SPECIAL_TOKENS
-        for begin, end, is_max_context in _cut(
-            len(context.token_ids), capacity, self._settings.doc_stride
-        ):
+        spans = _cut(len(context.token_ids), capacity, self._settings.doc_stride)
+        for begin, end in spans:
             # As in Google's programs, windows without the answer are used for training, even in
             # SQuAD 1.1, with the answer at [CLS].
             labels = (0, 0, 1)
@@ -294,7 +299,8 @@ class _Builder:
             ids = [*prefix, *context.token_ids[begin:end].tolist(), sep_id]
             self._packer.add(ids, len(prefix) if self._tokenizer.has_segments else len(ids))
             self._rows.append((number, len(query), *labels))
-            if not self._is_training:
+        if not self._is_training:
+            for (begin, end), is_max_context in zip(spans, _max_contexts(spans), strict=True):
                 chars = (context.first_char[begin:end], context.last_char[begin:end])
                 self._places.append((*chars, is_max_context))
 

@@ -135,7 +135,10 @@ class SentencePieceEncoder:
 
     def tokenize(self, text: str) -> list[str]:
         """Returns the pieces of a normalized text."""
-        return encode_pieces(self.sp, text)
+        pieces: list[str] = self.sp.encode(text, out_type=str)
+        if any(map(self._has_number_comma.__getitem__, pieces)):
+            return _split_number_commas(self.sp, pieces)
+        return pieces
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Returns the ids of each text."""
