@@ -90,6 +90,11 @@ def test_a_file_that_is_not_complete_does_not_appear(tmp_path):
     assert [each.name for each in tmp_path.iterdir()] == ["answers.csv"]
 
 
+def test_embeddings_have_a_file_of_their_own(predict, pretrained_dir, tmp_path):
+    with pytest.raises(ValueError, match="embeddings are written to --embeddings_file"):
+        predict(f"--model_dir={pretrained_dir}", "--text=a", f"--output_file={tmp_path}/a.csv")
+
+
 # The folder of a sweep.
 
 
