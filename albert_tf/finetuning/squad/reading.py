@@ -33,6 +33,7 @@ from albert_tf.finetuning.splits import (
     TRAIN,
     Layout,
     MissingSplitError,
+    SplitFiles,
     SplitTables,
     read_splits,
 )
@@ -315,15 +316,18 @@ def _listed(value: object) -> list[object]:
     return value if isinstance(value, list) else [value]
 
 
-def open_rows(paths: Sequence[str]) -> Table | None:
+def open_rows(paths: Sequence[str], form: str = "") -> Table | None:
     """Returns the rows of files of questions; None if it is a file in SQuAD's own format.
 
     Args:
         paths: the files.
+        form: the format of their text that a card says; "" for that of their names.
 
     Raises:
         FileNotFoundError, ValueError: a file does not exist, or is damaged.
     """
+    if form:
+        return open_table(paths, form)
     table = open_table(paths, JSON_LINES if _has_json(paths[0]) else "")
     is_text = table.unit == "line" and ending_of(paths[0]) not in _TEXT_ROWS
     return table if len(paths) > 1 or not is_text or _has_json_lines(paths[0]) else None
@@ -424,15 +428,14 @@ def _read(
         return read_rows(table, is_training, encode)
     flag = "train_file" if is_training else "predict_file"
     named = settings.train_file if is_training else settings.predict_file
-    paths: Sequence[str]
     if named:
-        paths = find_files(named, f"--{flag}")
+        source = SplitFiles(find_files(named, f"--{flag}"))
     elif settings.data_dir:
-        paths = SplitTables(settings.data_dir).find(split, _LAYOUT).paths
+        source = SplitTables(settings.data_dir).find(split, _LAYOUT)
     else:
         phase = "do_train" if is_training else "do_predict" if settings.do_predict else "do_eval"
         raise MissingSplitError(f"--{phase} requires --{flag}, a file of questions, or --data_dir")
-    found = open_rows(paths)
-    if found is None:
-        return read_squad(paths[0], is_training, encode)
-    return read_rows(found, is_training, encode)
+    rows_of_files = open_rows(source.paths, source.form)
+    if rows_of_files is None:
+        return read_squad(source.paths[0], is_training, encode)
+    return read_rows(rows_of_files, is_training, encode)

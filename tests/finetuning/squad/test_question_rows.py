@@ -173,3 +173,12 @@ def test_questions_without_ids_have_the_same_numbers_in_all_formats(tmp_path):
     for name in ("a.jsonl", "a.csv"):
         data = read_rows(open_rows([str(tmp_path / name)]), is_training=False)
         assert [question.qas_id for question in data.examples] == ["1", "2"]
+
+
+def test_the_card_says_what_separates_the_columns(tmp_path):
+    card = '---\nconfigs:\n- {config_name: x, data_files: {dev: dev.csv}, sep: "\\t"}\n---'
+    (tmp_path / "README.md").write_text(card)
+    (tmp_path / "dev.csv").write_text('question\tcontext\nwho, where\t"a, b"\n')
+    settings = Settings(data_dir=str(tmp_path), output_dir="out", do_predict=True)
+    (example,) = read_data(settings)["dev"].examples
+    assert (example.question, example.context) == ("who, where", "a, b")
