@@ -47,13 +47,16 @@ class ComparingSettings(Protocol):
         """The settings that the result of training depends on."""
 
 
-def check_training(folder: RunFolder, now: RunRecord, settings: ComparingSettings) -> Changes:
+def check_training(
+    folder: RunFolder, now: RunRecord, settings: ComparingSettings, is_final: bool = True
+) -> Changes:
     """Compares a training run with the previous training in its folder.
 
     Args:
         folder: the folder of the run, with a checkpoint.
         now: the record of the run.
         settings: settings of the run.
+        is_final: whether what cannot be compared is logged; False for a part of the record.
 
     Returns:
         The changes.
@@ -62,15 +65,16 @@ def check_training(folder: RunFolder, now: RunRecord, settings: ComparingSetting
         ValueError: something has changed. The message names each with both values.
     """
     before = folder.record
-    if before == RunRecord():
+    if before == RunRecord() and is_final:
         text = "%s: nothing records what it was trained with, so the settings cannot be compared"
         logging.info(text, folder.path)
     names = ALWAYS_COMPARED | now.files.keys() | settings.names_for_training
-    _warn_of_missing(folder, now, names)
+    if is_final:
+        _warn_of_missing(folder, now, names)
     changes = _changes(before, now, names)
     if not folder.is_trained:
         accepted = {name: changes.pop(name) for name in sorted(changes.keys() - _AFFECTS_STEP_0)}
-        if accepted:
+        if accepted and is_final:
             text = "%s: nothing has been trained yet, so these changes are accepted:\n%s"
             logging.info(text, folder.path, lines_of(accepted))
     return _decide(
@@ -124,7 +128,11 @@ def _pairs(
 
 
 def check_model(
-    folder: RunFolder, now: RunRecord, names: Collection[str], settings: ComparingSettings
+    folder: RunFolder,
+    now: RunRecord,
+    names: Collection[str],
+    settings: ComparingSettings,
+    is_final: bool = True,
 ) -> Changes:
     """Checks that a model is used with the vocabulary and settings it was trained with.
 
@@ -133,6 +141,7 @@ def check_model(
         now: the record of the run that uses the model.
         names: the names in `RunRecord.texts` that must be the same.
         settings: settings of the run.
+        is_final: see `check_training`.
 
     Returns:
         The changes.
@@ -140,7 +149,8 @@ def check_model(
     Raises:
         ValueError: something has changed. The message names each with both values.
     """
-    _warn_of_missing(folder, now, names)
+    if is_final:
+        _warn_of_missing(folder, now, names)
     changes = _changes(folder.record, now, names)
     return _decide(
         f"the model in {folder.path} was trained with another {' and '.join(changes)}",

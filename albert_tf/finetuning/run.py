@@ -1,7 +1,8 @@
 """What a fine-tuning program does before TensorFlow is imported.
 
 What a run needs is read here, so that mistakes are reported early: config, vocabulary, the record
-of the model that the run starts with, and the data.
+of the model that the run starts with, and the data. A run whose settings or vocabulary have changed
+is refused before the data are read and tokenized, which may take minutes.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning.result import FineTuningResult
@@ -16,6 +18,7 @@ from albert_tf.finetuning.rows import NoGoodRowError
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.finetuning.task import AnyFineTuningTask
 from albert_tf.tables.python_rows import tables_of
+from albert_tf.training import admission
 
 if TYPE_CHECKING:  # what needs TensorFlow
     from albert_tf.training.hooks import Hook
@@ -47,6 +50,9 @@ def run_fine_tuning(
     """
     settings = settings.completed()
     source = open_source(settings)
+    vocabulary = run_record.of_tokenizer(source.unchecked_tokenizer, settings.vocabulary_file)
+    for each in settings.runs():
+        admission.refuse_early(each, source.config, vocabulary)
     try:
         task = task_class.open(settings, source, None if rows is None else tables_of(rows))
     except NoGoodRowError as error:

@@ -19,26 +19,46 @@ from albert_tf.model.config import AlbertConfig, config_file
 from albert_tf.training.settings import RunSettings
 
 
+def refuse_early(settings: RunSettings, config: AlbertConfig, tokenizer: RunRecord) -> None:
+    """Raises the ValueError of `Run.admit` about settings, model and vocabulary, and logs nothing.
+
+    Reading the data may take minutes, which a run that is refused anyway need not wait for.
+
+    Args:
+        settings: the completed settings of the run.
+        config: the model's config.
+        tokenizer: the record of the tokenizer.
+    """
+    if settings.allow_changed_settings:  # changes are logged by `Run.admit`
+        return
+    folder = RunFolder(settings.output_dir).current
+    record = make_record(settings, config, None, tokenizer)
+    compare_record(record, folder, settings.trained_in(folder), settings, is_final=False)
+
+
 def make_record(
-    settings: RunSettings, config: AlbertConfig, precision: str, known: RunRecord
+    settings: RunSettings, config: AlbertConfig, precision: str | None, known: RunRecord
 ) -> RunRecord:
     """Returns the record of a run, without its start.
 
     Args:
         settings: the settings of the run.
         config: the model's config.
-        precision: the compute dtype, such as "float32".
+        precision: the compute dtype, such as "float32"; None if it is not known yet.
         known: what the program has found out: the files of vocabulary and training data, the task,
             and settings.
     """
-    values = json.loads(run_record.to_json(settings.to_dict()))
+    values = json.loads(run_record.to_json(settings.to_dict())) | known.settings
+    values[run_record.PRECISION] = precision  # instead of "auto"
+    if precision is None:
+        del values[run_record.PRECISION]
     files = {
         run_record.CONFIG: _config_record(settings, config),
         run_record.INIT_CHECKPOINT: _weights_record(settings.init_checkpoint),
     }
     return dataclasses.replace(
         known,
-        settings=values | known.settings | {run_record.PRECISION: precision},
+        settings=values,
         config=config.to_dict(),
         files={**files, **known.files},
     )
@@ -57,7 +77,11 @@ def _weights_record(init_checkpoint: str | None) -> FileRecord:
 
 
 def compare_record(
-    record: RunRecord, folder: RunFolder, trained: RunFolder | None, settings: RunSettings
+    record: RunRecord,
+    folder: RunFolder,
+    trained: RunFolder | None,
+    settings: RunSettings,
+    is_final: bool = True,
 ) -> Changes:
     """Compares the record of a run with that of its folder, or of the model that it starts with.
 
@@ -66,6 +90,7 @@ def compare_record(
         folder: the folder of the run.
         trained: folder of the weights that the run starts with; None for random weights.
         settings: the settings of the run.
+        is_final: whether what cannot be compared is logged; False for a part of the record.
 
     Returns:
         The accepted changes.
@@ -74,7 +99,7 @@ def compare_record(
         ValueError: something has changed, and `allow_changed_settings` is not set.
     """
     if settings.do_train and folder.has_checkpoint:
-        changes = record_comparison.check_training(folder, record, settings)
+        changes = record_comparison.check_training(folder, record, settings, is_final)
         if changes or trained is folder:
             return changes
     if trained is None:
@@ -86,4 +111,4 @@ def compare_record(
         labels = trained.record.labels
         if not labels or not tasks.are_default(labels):
             names.add(run_record.LABELS)
-    return record_comparison.check_model(trained, record, names, settings)
+    return record_comparison.check_model(trained, record, names, settings, is_final)
