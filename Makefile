@@ -14,7 +14,8 @@ ALL_READY := $(VENV)/.all-installed
 TF ?= tf220
 # tf-models-official has no release for TensorFlow 2.21.
 OFFICIAL := $(if $(filter tf221,$(TF)),,official,)
-DEMO_EXTRAS := .[$(TF)]
+# What the commands of the README need: those of the demo, folders of Hugging Face, and Chinese.
+DEMO_EXTRAS := .[$(TF),hf,zh]
 EXTRAS := .[$(TF),$(OFFICIAL)dev,hf,sentences,zh,zstd]
 ALL_EXTRAS := .[$(TF),$(OFFICIAL)dev,gcs,hf,notebooks,openvino,s3,sentences,servers,web,zh,zstd]
 # The tests of a file share fixtures, which one process makes once.
