@@ -279,6 +279,26 @@ def test_the_default_of_multiple_choice_and_of_answerable_questions_trains():
     assert history["loss"][0] == pytest.approx(sum(parts) / 2)
 
 
+@pytest.mark.ci
+@pytest.mark.parametrize("objective", ["sop", "none"])
+def test_the_default_of_pretraining_is_the_mean_over_the_masked_positions(objective):
+    model = modeling.AlbertForPretraining(SHALLOW, objective)
+    model.compile("sgd", run_eagerly=True)
+    masked = np.array([[-1, 7, -1, -1, 9], [-1, -1, 3, -1, -1]])
+    labels = {"masked_lm_logits": masked} | (
+        {"sentence_order_logits": LABELS} if objective == "sop" else {}
+    )
+    found = model.evaluate(IDS, labels, verbose=0, return_dict=True)
+    outputs = model.predict(IDS, verbose=0)
+    parts = [cross_entropy(masked[masked >= 0], outputs["masked_lm_logits"][masked >= 0])]
+    if objective == "sop":
+        parts.append(cross_entropy(LABELS, outputs["sentence_order_logits"]))
+        hits = np.argmax(outputs["sentence_order_logits"], -1) == LABELS
+        assert found["sentence_order_logits_accuracy"] == pytest.approx(np.mean(hits))
+    assert found["loss"] == pytest.approx(sum(parts), rel=1e-4)
+    model.fit(IDS, labels, verbose=0)
+
+
 @pytest.mark.parametrize(
     ("given", "names"),
     [
@@ -299,7 +319,6 @@ def test_no_default_is_made_where_there_is_none():
     assert model.compiled_loss._user_losses is None
     with pytest.raises(ValueError, match="num_labels=1: the cross-entropy of one label is 0"):
         model_of(1).compile("sgd")
-    modeling.AlbertForPretraining(SHALLOW).compile("sgd")  # whose losses need weights
 
 
 # Texts.
@@ -328,6 +347,17 @@ def test_texts_are_refused_in_one_line(texts):
     for method, given in (("fit", [labels]), ("evaluate", [labels]), ("predict", [])):
         with pytest.raises(ValueError, match=rf"^these are texts: model\.{method}\(tokenizer\("):
             getattr(model, method)(texts, *given, verbose=0)
+
+
+@pytest.mark.parametrize("texts", [TEXTS, np.array(TEXTS), tf.constant(TEXTS), {"text": TEXTS}])
+def test_texts_for_one_batch_are_refused_in_one_line(texts):
+    model = model_of()
+    model.compile("sgd", run_eagerly=True)
+    calls = {"train_on_batch": [LABELS], "test_on_batch": [LABELS], "predict_on_batch": []}
+    for method, given in calls.items():
+        with pytest.raises(ValueError, match=rf"^these are texts: model\.{method}\(tokenizer\("):
+            getattr(model, method)(texts, *given)
+        getattr(model, method)(IDS, *(value.tolist() for value in given))  # a list of labels
 
 
 @pytest.mark.parametrize("texts", [TEXTS, TEXTS[0], np.array(TEXTS), {"input_ids": TEXTS}])

@@ -698,6 +698,21 @@ class AlbertModel(Configured, tf_keras.Model):
         keras_3.refuse(kwargs.get("callbacks"), "callbacks")
         return super().predict(x, *args, **kwargs)
 
+    def train_on_batch(self, x: object, y: object = None, *args: object, **kwargs: object) -> Any:
+        """Takes a step, as `tf_keras.Model.train_on_batch` does; raises ValueError for texts."""
+        self._refuse_texts("train_on_batch", x, y)
+        return super().train_on_batch(x, as_labels(y), *args, **kwargs)
+
+    def test_on_batch(self, x: object, y: object = None, *args: object, **kwargs: object) -> Any:
+        """Evaluates, as `tf_keras.Model.test_on_batch` does; raises ValueError for texts."""
+        self._refuse_texts("test_on_batch", x, y)
+        return super().test_on_batch(x, as_labels(y), *args, **kwargs)
+
+    def predict_on_batch(self, x: object) -> Any:
+        """Predicts, as `tf_keras.Model.predict_on_batch` does; raises ValueError for texts."""
+        self._refuse_texts("predict_on_batch", x)
+        return super().predict_on_batch(x)
+
     def _refuse_texts(self, method: str, features: object, labels: object = None) -> None:
         """Raises ValueError for texts, unless a subclass has a `call` of its own, which takes them.
 
@@ -776,6 +791,20 @@ class AlbertForPretraining(AlbertModel):
     def objective(self) -> objectives.SentenceObjective:
         """The sentence objective."""
         return objectives.find(self.sentence_objective)
+
+    def compile_defaults(self) -> dict[str, object]:
+        """Returns the cross-entropies of both heads, and the accuracy of the sentence objective.
+
+        Positions with the label -1 are not predicted: the first loss is the mean over the others.
+        """
+        cross_entropy = tf_keras.losses.SparseCategoricalCrossentropy
+        losses = {"masked_lm_logits": cross_entropy(from_logits=True, ignore_class=-1)}
+        if self.sentence_head is None:
+            return {"loss": losses}
+        name = self.objective.logits_name
+        losses[name] = cross_entropy(from_logits=True)
+        accuracy = tf_keras.metrics.SparseCategoricalAccuracy(name="accuracy")
+        return {"loss": losses, "metrics": {name: [accuracy]}}
 
     def call(
         self,
