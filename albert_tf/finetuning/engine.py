@@ -32,6 +32,7 @@ from albert_tf.finetuning.batching import (
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.finetuning.splits import DEV, TRAIN, AnySplit
 from albert_tf.finetuning.task import AnyFineTuningTask
+from albert_tf.model import dispatch
 from albert_tf.model.modeling import AlbertModel
 from albert_tf.model.schedules import WarmUpPolynomialDecay
 from albert_tf.training import replicas
@@ -303,7 +304,10 @@ def training_dataset(
 
 
 def tensorflow_step(
-    compute: Compute, signature: Mapping[str, tf.TensorSpec], outputs: Iterable[str]
+    compute: Compute,
+    signature: Mapping[str, tf.TensorSpec],
+    outputs: Iterable[str],
+    is_compiled: bool = True,
 ) -> Step:
     """Returns a step that computes some outputs of batches, traced once for all lengths.
 
@@ -311,11 +315,15 @@ def tensorflow_step(
         compute: computes the outputs of a batch.
         signature: name → TensorSpec of a batch.
         outputs: names of the outputs that the step returns.
+        is_compiled: whether XLA compiles parts of it on CPUs, once for each length.
     """
     # A partial: TensorFlow counts the traces of functions with the same code together, and would
     # warn of the fifth predictor in a process.
     step = functools.partial(only(compute, outputs))
-    return tf.function(step, input_signature=[signature])
+    if not is_compiled:
+        step = functools.partial(dispatch.uncompiled()(step))
+    # Conversion is not needed, and takes twice the time of tracing.
+    return tf.function(step, input_signature=[signature], autograph=False)
 
 
 def only(compute: Compute, outputs: Iterable[str]) -> Callable[[Batch], dict[str, tf.Tensor]]:

@@ -16,10 +16,10 @@ from albert_tf import files
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.export.runtimes import AUTO, choose_runtime
 from albert_tf.finetuning import registry
-from albert_tf.finetuning.batching import Batch, Features, Outputs, Padding, Step
+from albert_tf.finetuning.batching import Batch, Features, Outputs, Padding
 from albert_tf.finetuning.task import TOP_K, AnyTask
 from albert_tf.inference.model_task import check_tensorflow, find_predicted_task, open_task
-from albert_tf.inference.predictor import BATCH_SIZE, Engine, Predictor
+from albert_tf.inference.predictor import BATCH_SIZE, Computation, Engine, Predictor
 from albert_tf.inference.settings import PredictorSettings, Settings
 
 if TYPE_CHECKING:
@@ -176,13 +176,13 @@ class ExportedEngine:
         self._compute = runtime.open_file(path, record, precision, threads)
         logging.info("%s: %s, computed by %s in %s", path, task.name, self.name, precision)
 
-    def start(self, task: AnyTask, features: Features) -> tuple[Step, int]:
+    def start(self, task: AnyTask, features: Features) -> Computation:
         """Returns what computes the outputs of the task, for batches of any length."""
 
         def step(batch: Batch) -> Outputs:
             return task.outputs_of(self._compute(batch))
 
-        return step, 1
+        return Computation(step)
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ What the model computes is up to an `Engine`: TensorFlow, or a runtime without i
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import threading
 from collections.abc import Sequence
@@ -26,6 +27,23 @@ if TYPE_CHECKING:  # what needs TensorFlow
     import tf_keras
 
 BATCH_SIZE = 32  # if the folder does not record it
+# Rows of a call from which on it may pay to compile. Every full block of a file has more.
+MANY_ROWS = 512
+
+
+@dataclasses.dataclass(frozen=True)
+class Computation:
+    """How batches are computed.
+
+    Attributes:
+        step: computes the outputs of a batch.
+        multiple: lengths of batches are to be a multiple of this number.
+        for_many: what computes calls of MANY_ROWS rows and more; None for the same.
+    """
+
+    step: Step
+    multiple: int = 1
+    for_many: Computation | None = None
 
 
 class Engine(Protocol):
@@ -39,15 +57,12 @@ class Engine(Protocol):
     def model(self) -> tf_keras.layers.Layer | None:
         """The model of TensorFlow; None for an exported file, which has none."""
 
-    def start(self, task: AnyTask, features: Features) -> tuple[Step, int]:
+    def start(self, task: AnyTask, features: Features) -> Computation:
         """Returns what computes the outputs of a task, from the first features on.
 
         Args:
             task: the task.
             features: features of the kind that batches are made of.
-
-        Returns:
-            The step, and a number: lengths of batches are to be a multiple of it.
         """
 
 
@@ -76,8 +91,8 @@ class Predictor:
         self._engine = engine
         self._batch_size = batch_size
         self._arguments = inspect.signature(task.parse_call)
-        self._making_runner = threading.Lock()
-        self._runner: BatchRunner | None = None
+        self._making_runners = threading.Lock()
+        self._runners: tuple[BatchRunner, BatchRunner] | None = None  # of few rows, and of many
 
     @property
     def engine(self) -> str:
@@ -143,13 +158,20 @@ class Predictor:
         return self.task.results(examples, features, runner.run(features, self._batch_size))
 
     def _runner_for(self, features: Features) -> BatchRunner:
-        """Returns the runner, which the first call makes while those of other threads wait."""
-        with self._making_runner:
-            if self._runner is None:
-                step, multiple = self._engine.start(self.task, features)
-                padding = self.task.padding(Padding(self.max_seq_length, multiple))
-                self._runner = BatchRunner(step, padding, self.task.outputs, shows_progress=False)
-            return self._runner
+        """Returns the runner for features; the first call makes it while those of others wait.
+
+        Which one depends on the call alone: texts get the same answers first and later.
+        """
+        with self._making_runners:
+            if self._runners is None:
+                started = self._engine.start(self.task, features)
+                many = started.for_many or started
+                self._runners = self._make_runner(started), self._make_runner(many)
+            return self._runners[len(features) >= MANY_ROWS]
+
+    def _make_runner(self, computation: Computation) -> BatchRunner:
+        padding = self.task.padding(Padding(self.max_seq_length, computation.multiple))
+        return BatchRunner(computation.step, padding, self.task.outputs, shows_progress=False)
 
     def __reduce__(self) -> NoReturn:
         """Refuses to be pickled: what a predictor has compiled belongs to its process.

@@ -17,9 +17,10 @@ from albert_tf.export import saved_model
 from albert_tf.export.onnx_openvino import ConversionError, compile_with_openvino
 from albert_tf.export.runtimes import AUTO, OPENVINO, TENSORFLOW
 from albert_tf.finetuning import registry
-from albert_tf.finetuning.batching import Features, Step
+from albert_tf.finetuning.batching import Features
 from albert_tf.finetuning.engine import batch_signature, only, tensorflow_step
 from albert_tf.finetuning.task import AnyTask
+from albert_tf.inference.predictor import Computation
 from albert_tf.inference.pretrained import copy_trained, load_trained
 from albert_tf.inference.settings import Settings
 from albert_tf.training.devices import Devices, open_devices
@@ -31,12 +32,16 @@ PAD_TO_MULTIPLE = 8  # if the folder does not record it
 _building = threading.RLock()
 
 
+def has_accelerator() -> bool:
+    """Returns whether TensorFlow computes on a GPU or TPU."""
+    return any(map(tf.config.list_logical_devices, ("GPU", "TPU")))
+
+
 def choose_engine(engine: str) -> str:
     """Returns "tensorflow" or "openvino" for an engine, which may be "auto"."""
     if engine != AUTO:
         return engine
-    has_accelerator = any(map(tf.config.list_logical_devices, ("GPU", "TPU")))
-    is_faster = not has_accelerator and importlib.util.find_spec("openvino") is not None
+    is_faster = not has_accelerator() and importlib.util.find_spec("openvino") is not None
     return OPENVINO if is_faster else TENSORFLOW
 
 
@@ -68,10 +73,11 @@ class TensorFlowEngine:
         text = "%s: %s, computed by %s in %s"
         logging.info(text, source.checkpoint, task, self.name, self._precision)
 
-    def start(self, task: AnyTask, features: Features) -> tuple[Step, int]:
-        """Returns what computes the outputs of the task, and the multiple for lengths.
+    def start(self, task: AnyTask, features: Features) -> Computation:
+        """Returns what computes the outputs of the task, for batches of any length.
 
-        For OpenVINO, that is 1, because nothing is compiled for a length.
+        On CPUs, TensorFlow compiles parts of the model once for each length, only for many rows:
+        few would wait for that longer than for their answers.
 
         Raises:
             ConversionError: OpenVINO was asked for, and does not support the model.
@@ -89,7 +95,7 @@ class TensorFlowEngine:
                     raise
                 logging.warning("%s. Computing with tensorflow instead", error)
             else:
-                return step, 1
+                return Computation(step)
             self.name = TENSORFLOW
             with _building:
                 # In the precision of the global policy.
@@ -97,7 +103,11 @@ class TensorFlowEngine:
         of = registry.get(task.name).settings_class
         recorded = self._source.run.record.values_for(of, ["pad_to_multiple"])
         multiple = recorded.get("pad_to_multiple") or PAD_TO_MULTIPLE
-        return tensorflow_step(compute, signature, outputs), multiple
+        compiled = Computation(tensorflow_step(compute, signature, outputs), multiple)
+        if has_accelerator():
+            return compiled
+        plain = tensorflow_step(compute, signature, outputs, is_compiled=False)
+        return Computation(plain, for_many=compiled)
 
 
 def use_devices(

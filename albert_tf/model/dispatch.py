@@ -3,7 +3,8 @@
 Inside a `tf.function`, kernels replace the operations decorated with `op`: some on CPUs, others
 where XLA compiles the whole program, as it does on GPUs and TPUs; some of these call what only
 NVIDIA GPUs run, and are used within `for_gpu`. In eager execution and in exported models,
-operations run as they stand in `ops.py`. `plain` is the only switch for users.
+operations run as they stand in `ops.py`, and within `uncompiled`. `plain` is the only switch for
+users.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ R = TypeVar("R")  # its result
 T = TypeVar("T")  # the value of a context variable
 
 _is_plain = contextvars.ContextVar("_is_plain", default=False)
+_is_uncompiled = contextvars.ContextVar("_is_uncompiled", default=False)
 _is_for_tpu = contextvars.ContextVar("_is_for_tpu", default=False)
 # Names of the operations that run their kernels for GPUs.
 _on_gpu: contextvars.ContextVar[Collection[str]] = contextvars.ContextVar("_on_gpu", default=())
@@ -132,6 +134,9 @@ def _in_context(variable: contextvars.ContextVar[T], value: T) -> Iterator[None]
 
 # Context manager and decorator with which no kernel runs, as exported models need it.
 plain = functools.partial(_in_context, _is_plain, True)
+# Context manager for functions without gradients that answer soon after they are traced: no kernel
+# runs, since XLA would compile it for each shape, and blocks are functions that are called.
+uncompiled = functools.partial(_in_context, _is_uncompiled, True)
 # Context manager that traces XLA programs for a TPU on a machine without one.
 for_tpu = functools.partial(_in_context, _is_for_tpu, True)
 
@@ -159,15 +164,20 @@ def is_plain() -> bool:
     return _is_plain.get()
 
 
+def is_uncompiled() -> bool:
+    """Returns whether this code runs within `uncompiled`."""
+    return _is_uncompiled.get()
+
+
 def target() -> str:
     """Returns the target of the function that is being traced; "" if there are no kernels for it.
 
     Returns:
         TPU, GPU or XLA inside programs that XLA compiles whole, for TPUs, within `for_gpu`, and for
         other devices; CPU in other graphs on machines without an accelerator; otherwise "": in
-        eager execution, and within `plain`.
+        eager execution, and within `plain` and `uncompiled`.
     """
-    if is_plain() or not tf.inside_function():
+    if is_plain() or is_uncompiled() or not tf.inside_function():
         return ""
     if is_inside_xla():
         if _is_for_tpu.get() or tf.config.list_physical_devices("TPU"):

@@ -125,7 +125,9 @@ def _call(block: Block, variables: list[tf.Variable], is_recomputed: bool) -> Ca
     # If the gradient of a function receives one from the function itself, XLA takes all inputs of
     # that function for such values, and compiles the training step again whenever a weight changes.
     if tf.inside_function() and not dispatch.is_plain() and not is_inside_xla():
-        call: Call = tf.function(compute, autograph=False)
+        # Inlined, the blocks of all layers would be optimized one by one before the first answer.
+        attributes = {"_noinline": True} if dispatch.is_uncompiled() else None
+        call: Call = tf.function(compute, autograph=False, experimental_attributes=attributes)
     else:
         call = compute
     return _recomputed(call) if is_recomputed else call
@@ -138,7 +140,8 @@ def _copies(weight: tf.Tensor, count: int) -> Iterator[tf.Tensor]:
     xxlarge model (2 x 128 tokens, bfloat16), that needs 3 GB more memory.
     """
     # Vectors take little memory, and each addition takes time to trace.
-    for _ in range(count - 1 if weight.shape.rank > 1 else 0):
+    has_gradients = weight.shape.rank > 1 and not dispatch.is_uncompiled()
+    for _ in range(count - 1 if has_gradients else 0):
         copy, weight = _fork(weight)
         yield copy
     while True:
