@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from albert_tf.checkpoints.model_folder import EXTRA_ASSETS
 from albert_tf.export import weights
+from albert_tf.export.quantizations import INT8, NONE, QUANTIZATIONS
 from albert_tf.export.runtimes import Step
 
 if TYPE_CHECKING:  # what needs TensorFlow
@@ -33,7 +34,7 @@ class Format:
         has_own_files: whether config and vocabulary have other names, which `write_weights` gives.
         has_task: whether `write_weights` writes heads of fine-tuning.
         is_fixed: whether the file takes one row of full length.
-        is_quantized: whether its weights can be stored in fewer bits.
+        quantizations: how its weights can be stored.
         files_in: folder for config, vocabulary, labels and record, within the new one.
     """
 
@@ -44,7 +45,7 @@ class Format:
     has_own_files: bool = False
     has_task: bool = True
     is_fixed: bool = False
-    is_quantized: bool = False
+    quantizations: tuple[str, ...] = (NONE,)
     files_in: str = ""
 
     def check_packages(self) -> None:
@@ -94,8 +95,13 @@ FORMATS: Mapping[str, Format] = {
             has_task=False,
             files_in=EXTRA_ASSETS,
         ),
-        Format("tflite", write_model=_write_tflite, is_fixed=True, is_quantized=True),
-        Format("onnx", write_model=_write_onnx, packages=("tf2onnx", "onnxruntime")),
+        Format("tflite", write_model=_write_tflite, is_fixed=True, quantizations=QUANTIZATIONS),
+        Format(
+            "onnx",
+            write_model=_write_onnx,
+            packages=("tf2onnx", "onnxruntime"),
+            quantizations=(NONE, INT8),
+        ),
         Format("openvino", write_model=_write_openvino, packages=("openvino",)),
     )
 }

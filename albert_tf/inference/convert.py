@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from albert_tf import tensorflow_packages
 from albert_tf.export import convert
 from albert_tf.export.formats import FORMATS
-from albert_tf.export.quantizations import NONE, QUANTIZATIONS
+from albert_tf.export.quantizations import NONE, QUANTIZATIONS, TOLERANCE
 from albert_tf.settings import redefined, setting
 
 
@@ -47,9 +47,16 @@ class Settings(convert.Settings):
     )
     quantization: str = setting(
         NONE,
-        "Data type of the weights of a TFLite model: float32 (none), float16, or int8 "
-        "(dynamic-range quantization).",
+        "Data type of the weights: float32 (none); for a TFLite model, float16; for a TFLite or "
+        "ONNX model, int8, with activations that are quantized on the fly.",
         choices=QUANTIZATIONS,
+    )
+    quantization_tolerance: float = setting(
+        TOLERANCE,
+        "Of float16 and int8: the largest difference of an output from the model, as a share of "
+        "the output's largest number, above which nothing is written. It is measured on the "
+        "examples that the run keeps or, if there are none, on random ids.",
+        minimum=0.0,
     )
     max_seq_length: int | None = setting(
         None,
@@ -67,9 +74,10 @@ def run(settings: Settings) -> Iterator[str]:
             which.
     """
     form = FORMATS[settings.output_format]
-    if settings.quantization != NONE and not form.is_quantized:
-        able = " or ".join(name for name, row in FORMATS.items() if row.is_quantized)
-        raise ValueError(f"--quantization={settings.quantization} requires --output_format={able}")
+    asked = settings.quantization
+    if asked not in form.quantizations:
+        able = " or ".join(name for name, row in FORMATS.items() if asked in row.quantizations)
+        raise ValueError(f"--quantization={asked} requires --output_format={able}")
     if settings.inspect or form.write_model is None:
         yield from convert.run(settings)
         return
@@ -87,12 +95,12 @@ def run(settings: Settings) -> Iterator[str]:
         yield from convert.run(settings)
         return
     yield f"{source.checkpoint}: {task}"
-    difference = deploy(
+    yield deploy(
         source,
         settings.output or "",
         settings.output_format,
         settings.quantization,
         settings.max_seq_length,
+        settings.quantization_tolerance,
     )
-    yield f"largest difference of an output from the model, for random ids: {difference:.1e}"
     yield f"wrote {settings.output} ({settings.output_format})"

@@ -23,15 +23,17 @@ from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.checkpoints.sentence_modules import RECORDED
 from albert_tf.checkpoints.tasks import EMBEDDINGS
-from albert_tf.export import embeddings, saved_model
-from albert_tf.export.check import TOLERANCE, compare
-from albert_tf.export.formats import FORMATS
+from albert_tf.export import embeddings, quantizations, saved_model
+from albert_tf.export.check import TOLERANCE, compare, random_batch
+from albert_tf.export.formats import FORMATS, Format
 from albert_tf.export.quantizations import NONE
-from albert_tf.export.runtimes import identify
+from albert_tf.export.runtimes import Batch, Step, identify
 from albert_tf.export.signatures import DEFAULT, TENSORS, ExportedModel, Signature
 from albert_tf.finetuning import registry
+from albert_tf.finetuning.batching import Padding, evaluation_batches
 from albert_tf.finetuning.task import AnyFineTuningTask
 from albert_tf.inference.model_task import find_task, open_task
+from albert_tf.inference.predictor import BATCH_SIZE
 from albert_tf.inference.pretrained import load_trained
 from albert_tf.inference.settings import PredictorSettings
 from albert_tf.model import dispatch
@@ -144,20 +146,23 @@ def deploy(
     output_format: str,
     quantization: str = NONE,
     max_seq_length: int | None = None,
-) -> float:
+    tolerance: float = quantizations.TOLERANCE,
+) -> str:
     """Writes a model to a new folder, with its config, vocabulary, labels and record.
 
     Args:
         source: the model; one that was not fine-tuned computes embeddings.
         output: the folder.
         output_format: a key of `FORMATS`.
-        quantization: data type of the weights of a TFLite model: NONE for float32, FLOAT16, or INT8
-            for dynamic-range quantization.
+        quantization: how the weights are stored: NONE for float32, or what the format has.
         max_seq_length: length of the rows of a TFLite model, in tokens. Defaults to that of
             training, or else to the model's maximum.
+        tolerance: of quantized weights: the largest difference of an output, as a share of its
+            largest number.
 
     Returns:
-        The largest difference of an output from the model's, for random ids.
+        How far the outputs of the file are from the model's, for the examples of the run or, if it
+        has none, for random ids: a sentence.
 
     Raises:
         ValueError: the package of the format is not installed, it cannot represent the model, or
@@ -176,19 +181,64 @@ def deploy(
         record = _record_of(source, task, made)
         with files.publish_directory(files.real_path(output), "--output") as folder:
             run = form.write_model(folder, made, signature)
-            difference = compare(run, signature, form.is_fixed)
-            if difference > TOLERANCE and quantization == NONE:
-                raise ValueError(
-                    f"--output_format={output_format}: an output of the file differs from the "
-                    f"model by {difference:.1e}; nothing was written"
-                )
+            said = _check(run, signature, form, source, made, quantization, tolerance)
             place = os.path.join(folder, form.files_in)
             os.makedirs(place, exist_ok=True)
             record = _with_checksums(record, folder)
             beside = saved_model.model_files(source.config_file, source.vocabulary_file, record)
             for name, content in {**beside, **made.exported.files}.items():
                 files.write_file(os.path.join(place, name), content)
-    return difference
+    return said
+
+
+def _check(
+    run: Step,
+    signature: Signature,
+    form: Format,
+    source: ModelSource,
+    made: ExportedModel,
+    quantization: str,
+    tolerance: float,
+) -> str:
+    """Returns how far a file is from the model; see `deploy`.
+
+    Raises:
+        ValueError: it is too far.
+    """
+    batches = [] if quantization == NONE else _example_batches(source, form, made)
+    rows = sum(len(batch["input_ids"]) for batch in batches)
+    rows_text = f"{rows} rows of the run's examples" if rows else "random ids"
+    difference = compare(run, signature, batches or [random_batch(signature, form.is_fixed)])
+    said = f"largest difference of an output from the model, for {rows_text}: "
+    said += f"{difference.absolute:.1e}"
+    if quantization == NONE:
+        if difference.absolute > TOLERANCE:
+            raise ValueError(
+                f"--output_format={form.name}: an output of the file differs from the model by "
+                f"{difference.absolute:.1e}; nothing was written"
+            )
+        return said
+    said += f", {difference.relative:.2g} of its largest number"
+    if difference.relative > tolerance:
+        raise ValueError(
+            f"--quantization={quantization}: {said}, more than --quantization_tolerance="
+            f"{tolerance:g}; nothing was written. Compare answers of your own before you raise it"
+        )
+    return said
+
+
+def _example_batches(source: ModelSource, form: Format, made: ExportedModel) -> list[Batch]:
+    """Returns the examples that a run keeps, as batches for a file; [] if there are none."""
+    task = find_task(source)
+    length = made.max_seq_length
+    asked = open_task(source, task, PredictorSettings(max_seq_length=length))
+    examples = [asked.parse_row(row) for row in source.run.examples()]
+    features = asked.features_of(examples) if examples else None
+    if features is None:
+        return []
+    padding = asked.padding(Padding(length, length if form.is_fixed else 1))
+    size = 1 if form.is_fixed else BATCH_SIZE
+    return [batch for _, batch in evaluation_batches(features, size, padding)]
 
 
 def _record_of(source: ModelSource, task: str, made: ExportedModel) -> RunRecord:

@@ -442,8 +442,12 @@ REFUSALS: dict[str, list[tuple]] = {
         ("--input=spans", "--output is required: name a new folder, or pass --inspect"),
         ("--input=spans --output=new --vocab_file=absent.txt", "file: absent.txt: no such file"),
         (
-            "--input=spans --output=new --output_format=onnx --quantization=int8",
-            "--quantization=int8 requires --output_format=tflite",
+            "--input=spans --output=new --output_format=onnx --quantization=float16",
+            "--quantization=float16 requires --output_format=tflite$",
+        ),
+        (
+            "--input=spans --output=new --output_format=openvino --quantization=int8",
+            "--quantization=int8 requires --output_format=tflite or onnx$",
         ),
     ],
     "describe": [
