@@ -16,6 +16,7 @@ from albert_tf.tables import ShortRowError as ShortRowError
 
 MAX_BAD = 10  # bad rows in an error
 MAX_NAMED = 10  # labels in a message
+_QUOTED = re.compile("'[^']*'")
 
 PlaceType = TypeVar("PlaceType", int, str)  # the number of a row, or words that say where it is
 T = TypeVar("T")
@@ -39,7 +40,7 @@ def parse_rows(
         parse: converts a row; raises BadRowError if it cannot be used.
 
     Raises:
-        NoGoodRowError: the first rows are all bad for the same reason.
+        NoGoodRowError: the first rows, or all of fewer, are bad for the same reason.
         ValueError: there is a bad row; the message names the file, the place and the reason of the
             first ones.
     """
@@ -59,8 +60,13 @@ def parse_rows(
         else:
             has_good = True
             yield place, value
-    if len(bad) == MAX_BAD and len(set(reasons)) == 1 and not has_good:
-        raise NoGoodRowError(f"{bad[0]}; so are the next {MAX_BAD - 1} rows, and none is good")
+    # Values in quotes, such as labels, differ from row to row.
+    kinds = {_QUOTED.sub("''", reason) for reason in reasons}
+    if len(bad) > 1 and len(kinds) == 1 and not has_good:
+        others = f"are the next {MAX_BAD - 1} rows"
+        if len(bad) < MAX_BAD:
+            others = "is the other row" if len(bad) == 2 else f"are the other {len(bad) - 1} rows"
+        raise NoGoodRowError(f"{bad[0]}; so {others}, and none is good")
     if bad:
         raise ValueError("\n".join(bad))
 

@@ -291,7 +291,7 @@ class AlbertConfig:
         if max_seq_length > self.max_position_embeddings:
             raise ValueError(
                 f"--max_seq_length={max_seq_length} is larger than the model's "
-                f"max_position_embeddings={self.max_position_embeddings}"
+                f"max_position_embeddings={self.max_position_embeddings}: pass at most that"
             )
 
     def modules_of_layers(self) -> tuple[Pattern, Pattern]:

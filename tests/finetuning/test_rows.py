@@ -36,8 +36,14 @@ def test_a_file_without_a_good_row_is_named_in_one_line():
     with pytest.raises(rows.NoGoodRowError, match=said):
         list(parse_rows("x.tsv", ((line, "row") for line in left), parse))
     assert next(left) == 18
-    with pytest.raises(ValueError, match=r"line 1: no question\nx\.tsv, line 2: no question"):
+    said = r"\Ax.tsv, line 1: no question; so is the other row, and none is good\Z"
+    with pytest.raises(rows.NoGoodRowError, match=said):
         list(parse_rows("x.tsv", [(1, "row"), (2, "row")], parse))
+    labels = [(line, BadRowError(f"label '{line}': expected a list")) for line in (1, 2, 3)]
+    with pytest.raises(rows.NoGoodRowError, match=r"\Ax.tsv, line 1: label '1': .*other 2 rows"):
+        list(parse_rows("x.tsv", labels, parse))
+    with pytest.raises(ValueError, match=r"\Ax.tsv, line 1: no question\Z"):
+        list(parse_rows("x.tsv", [(1, "row")], parse))
 
 
 def test_at_most_ten_names_are_in_a_message():

@@ -27,7 +27,7 @@ from absl import logging
 from albert_tf import files
 from albert_tf.finetuning import rows
 from albert_tf.finetuning.columns import CONTEXT, GUID, QUESTION, Field, places_of
-from albert_tf.finetuning.rows import BadRowError, Row, check_text, text_cell
+from albert_tf.finetuning.rows import BadRowError, NoGoodRowError, Row, check_text, text_cell
 from albert_tf.finetuning.splits import (
     DEV,
     TRAIN,
@@ -99,6 +99,8 @@ def _questions(
         is_training: see `read_squad`.
     """
     path = stream.path
+    if not stream.begins("{"):
+        raise NoGoodRowError(f"{path}: expected the JSON of SQuAD, which begins with {{")
     for number in _list_in_object(stream, "data", root):
         place = f"{path}: data[{number}]"
         if not stream.begins("{"):

@@ -117,8 +117,8 @@ def test_prediction_does_not_require_answers(write, question, version, has_answe
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ("[1, 2", r"questions.json, line 1: not JSON: expected an object"),
-        ("", r"questions.json, line 1: not JSON: expected an object"),
+        ("[1, 2", r"questions.json: expected the JSON of SQuAD, which begins with {"),
+        ("", r"questions.json: expected the JSON of SQuAD, which begins with {"),
         (json.dumps(squad(), indent=1)[:-2], r"line 24: not JSON: expected a comma or the end of"),
         (json.dumps(squad()) + "\n{}", r"line 2: not JSON: expected the end of the file"),
         ('{"data": [{"paragraphs": [\n{"context"\n:, "qas": []}]}]}', r"line 3: not JSON: Expecti"),
