@@ -38,6 +38,7 @@ from tests.cli.fine_tuning_programs import (
 from tests.conftest import ROOT, TINY_SHAPE
 from tests.data_guide_files import write_guide_data
 
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 TEXT = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
 GOOGLE, ALBERT_ZH = "compat/google", "compat/albert_zh"
 # Folder and commands of each block.
@@ -63,7 +64,8 @@ GUIDES = [
     ROOT / "README.md",
     ROOT / "docs" / "how_albert_works.md",
     *sorted((ROOT / "docs" / "guides").glob("*.md")),
-    ROOT / "docs" / "reference" / "model.md",
+    *(ROOT / "docs" / f"{name}.md" for name in ("devices", "logging", "serving")),
+    *(ROOT / "docs" / "reference" / f"{name}.md" for name in ("model", "prediction", "settings")),
     *sorted((ROOT / "examples").glob("*.ipynb")),
 ]
 # Folder of a toy → name of the release in the cache of downloads.
@@ -74,6 +76,22 @@ DOWNLOADED = {
 }
 # What installs or downloads something, and what uses it; CI runs `make demo`.
 SKIPPED = r"make demo|\. \.venv/|hf download|albert predict --model_dir=demo/"
+FINE_TUNE = (
+    "python run_classifier.py --task_name=MRPC --data_dir=glue --init_checkpoint=albert_base_v2 "
+    "--output_dir=work/mrpc --max_seq_length=16"
+)
+README_PRE_TRAINING = re.findall(r"^```bash\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)[-1]
+# What a page says that its reader has, besides downloads.
+GIVEN = {
+    "devices": README_PRE_TRAINING[: README_PRE_TRAINING.index("python run_pretraining.py")],
+    "prediction": "python run_classifier.py --task_name=lcqmc --data_dir=lcqmc "
+    "--init_checkpoint=albert_tiny_zh --output_dir=lcqmc_model --max_seq_length=16\n"
+    "python run_squad.py --init_checkpoint=albert_base_v2 --train_file=train-v1.1.json "
+    "--predict_file=dev-v1.1.json --output_dir=squad_model --max_seq_length=96 --do_train",
+    "serve": f"{FINE_TUNE} --do_train --do_eval --export_dir=work/served\n"
+    "printf 'One.\\tTwo.\\n' > pairs.tsv",
+    "serving": FINE_TUNE,
+}
 SHAPE = TINY_SHAPE | {"num_hidden_layers": 2, "num_hidden_groups": 1, "type_vocab_size": 2}
 
 
@@ -270,7 +288,8 @@ def test_the_blocks_of_a_guide_run(page, run_in_home, tmp_path):
     python = "".join(body for language, body in blocks if language == "python")
     if page.stem == "data":
         write_guide_data(tmp_path / "albert")
-    run_in_home([*commands, f"python -c {shlex.quote(python)}"])
+    given = lines_of(GIVEN.get(page.stem, ""))
+    run_in_home([*given, *commands, f"python -c {shlex.quote(python)}"])
 
 
 def blocks_of(page):
