@@ -244,7 +244,7 @@ def newest(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(60 + 30 * KILLS + STEPS // 20)
+@pytest.mark.timeout(60 + 120 * KILLS + STEPS // 20)
 def test_killed_again_and_again_it_ends_with_the_same_weights(pretraining, tmp_path):
     others = [f"--num_train_steps={STEPS}", f"--save_checkpoints_steps={SAVED_EVERY}"]
     others += ["--keep_checkpoint_max=2", "--log_steps=10"]
