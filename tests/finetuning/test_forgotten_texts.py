@@ -10,6 +10,7 @@ import pytest
 
 from albert_tf.finetuning import batching, examples
 from albert_tf.finetuning.examples import EncodedExamples
+from albert_tf.finetuning.race import collecting
 from albert_tf.finetuning.race import reading as questions
 from albert_tf.finetuning.race.task import MultipleChoice
 from albert_tf.finetuning.splits import DEV, TRAIN
@@ -120,7 +121,7 @@ def read_train(form, folder, config, tokenizer, monkeypatch, forgets, **values):
     """Returns the task with its data, of which few examples are in memory at a time."""
     monkeypatch.setattr(examples, "EXAMPLES_AT_ONCE", 4)
     monkeypatch.setattr(windows, "CHARS_AT_ONCE", 60)
-    for module in (examples, questions):
+    for module in (examples, collecting):
         monkeypatch.setattr(module, "LOOKED_AT", 3)
     write, read, task_class, others = FORMS[form]
     write(folder, COUNT)

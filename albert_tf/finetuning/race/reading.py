@@ -5,33 +5,31 @@ The main function, `read_data`, reads the splits that a run uses.
 
 from __future__ import annotations
 
-import array
 import dataclasses
 import functools
 import glob
-import hashlib
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from absl import logging
 
 from albert_tf import files
 from albert_tf.finetuning import rows
 from albert_tf.finetuning.examples import (
-    LOOKED_AT,
-    EncodedExamples,
     Examples,
     Unlabeled,
-    blocks_of,
     is_none,
 )
 from albert_tf.finetuning.race.answers import (
-    MEANINGS,
-    UNKNOWN,
     AnswerForms,
     LabelParser,
-    Possible,
+)
+from albert_tf.finetuning.race.collecting import (
+    LabeledQuestion,
+    QuestionCollector,
+    QuestionReader,
+    read_again,
 )
 from albert_tf.finetuning.race.questions import (
     USUAL_COLUMNS,
@@ -69,9 +67,6 @@ def _list(row: files.JsonObject, key: str) -> list[files.Json]:
     if not isinstance(values, list):
         raise BadRowError(f"{key!r} is {type(values).__name__}, expected a list")
     return values
-
-
-LabeledQuestion = tuple[Question, Possible]  # whose label may still mean several options
 
 
 class _QuestionParser:
@@ -128,90 +123,6 @@ class _QuestionParser:
         possible = self._labels.parse(label, question.options, names, place)
         self.count += 1
         return [(question, possible)]
-
-
-@dataclasses.dataclass
-class QuestionReader:
-    """The questions of a split, as they are read.
-
-    Attributes:
-        path: the file or folder.
-        questions: yields them without labels, and what the label of each may mean, once; then it
-            raises ValueError if there is a bad row, whose message names the file and the place.
-        labels: tells what the labels mean, when those of all splits have been read.
-    """
-
-    path: str
-    questions: Iterable[LabeledQuestion]
-    labels: LabelParser
-
-    def read_all(self) -> Examples[Question]:
-        """Returns all questions of a split whose labels tell alone what they mean.
-
-        Raises:
-            ValueError: there is none, or a bad row, or labels may mean several options.
-        """
-        return QuestionCollector(self).examples()
-
-
-class QuestionCollector:
-    """Reads the questions of a split; of all splits, before it is known what their labels mean.
-
-    Args:
-        reader: the questions.
-        encoder: makes their features, after which all but the first ones are forgotten; None to
-            keep them.
-    """
-
-    def __init__(self, reader: QuestionReader, encoder: OptionEncoder | None = None) -> None:
-        self._path = reader.path
-        self._labels = reader.labels
-        self._encoder = encoder
-        self._questions: list[Question] = []
-        self._possible = array.array("i")  # what the label of each may mean
-        self._checksums = [hashlib.sha256()]  # for each meaning, or the same for all
-        for block in blocks_of(reader.questions):
-            questions = [question for question, _ in block]
-            for _, possible in block:
-                self._possible.extend(possible)
-            if encoder is None:
-                self._questions += questions
-            else:
-                self._questions += questions[: LOOKED_AT - len(self._questions)]
-                encoder.add(questions)
-                self._add_to_checksums(block)
-
-    def _add_to_checksums(self, block: Sequence[LabeledQuestion]) -> None:
-        meanings = list(zip(*(possible for _, possible in block), strict=True))
-        if len(self._checksums) == 1 and len(set(meanings)) > 1:
-            self._checksums = [self._checksums[0].copy() for _ in meanings]
-        for checksum, labels in zip(self._checksums, meanings, strict=False):
-            questions = (question for question, _ in block)
-            parts = map(_with_label, questions, labels)
-            checksum.update("".join(map(repr, parts)).encode("utf-8"))
-
-    def examples(self) -> Examples[Question]:
-        """Returns the questions with their labels, when those of all splits have been read.
-
-        Raises:
-            ValueError: there is none, or it is unclear which options the labels mean.
-        """
-        meaning = self._labels.meaning()
-        labels = self._possible[meaning :: len(MEANINGS)]
-        examples = list(map(_with_label, self._questions, labels))
-        has_labels = UNKNOWN not in labels
-        if self._encoder is None or not labels:
-            return Examples(self._path, examples, has_labels)
-        return EncodedExamples(
-            *(self._path, examples, has_labels),
-            features=self._encoder.features(labels),
-            digest=self._checksums[meaning % len(self._checksums)].hexdigest(),
-            count=len(labels),
-        )
-
-
-def _with_label(question: Question, label: int) -> Question:
-    return dataclasses.replace(question, label=None if label == UNKNOWN else label)
 
 
 def _parse_article(
@@ -531,14 +442,5 @@ def read_data(
 
     data = read_splits(settings.splits, settings.dev_fraction, read, group_of=_text_of)
     if divided and TRAIN in data:
-        data[TRAIN] = QuestionCollector(_reread(data[TRAIN]), encoder_of(TRAIN)).examples()
+        data[TRAIN] = QuestionCollector(read_again(data[TRAIN]), encoder_of(TRAIN)).examples()
     return data
-
-
-def _reread(data: Examples[Question]) -> QuestionReader:
-    """Returns questions with known labels as if they were read."""
-    questions = (
-        (question, (UNKNOWN if question.label is None else question.label,) * len(MEANINGS))
-        for question in data.examples
-    )
-    return QuestionReader(data.path, questions, LabelParser(data.path))
