@@ -88,9 +88,12 @@ test-ci: $(READY) ## those of whole programs and XLA, which .ci/run runs too (fi
 
 # In three runs, because TensorFlow keeps compiled functions: a single one needs more than 24 GB of memory.
 test-all: $(ALL_READY) test-beam ## all tests, with ten times as many generated ones (an hour)
+	failed=; \
 	for tier in "not ci and not slow" "ci" "slow and not ci"; do \
-	  $(RUN) -m pytest $(IN_PARALLEL) -m "$$tier" --timeout 3600 --hypothesis-profile=thorough; \
-	done
+	  $(RUN) -m pytest $(IN_PARALLEL) -m "$$tier" --timeout 3600 --hypothesis-profile=thorough \
+	    || failed="$$failed, $$tier"; \
+	done; \
+	[[ -z $$failed ]] || { echo "failed: $${failed#, }"; exit 1; }
 
 test-lowest: $(LOWEST_READY) ## the default tests with the lowest releases that pyproject.toml allows
 	$(LOWEST_VENV)/bin/python -m pytest $(IN_PARALLEL)

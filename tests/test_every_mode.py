@@ -79,6 +79,8 @@ OTHER_SIDES = [
     if mode.run == "graph"
 ]
 DRAWS = max(1, settings.default.max_examples // len(MODES))  # in each mode
+# Whose kernels for GPUs are programs of CUDA: without a GPU, test_kernels_triton.py compares them.
+OF_CUDA = (ops.attention, ops.feed_forward, ops.add_and_norm)
 FIRST_SEED = 143  # of the models: its draws have every option
 
 
@@ -128,6 +130,9 @@ def check_kernel(kernel, mode, seeds):
     with mock.patch.object(kernel_arguments, "dropout", return_value=dropout):
         arguments = kernel_arguments.ARGUMENTS[op](np.random.default_rng(seeds))
     arguments = with_dtype(arguments, mode.dtype)
+    is_of_cuda = kernel.target == GPU and kernel.op in OF_CUDA and kernel.applies(*arguments)
+    if is_of_cuda and not tf.config.list_physical_devices("GPU"):
+        return
     expected = values_and_gradients(op, *with_dtype(arguments, tf.float32))
     plain = values_and_gradients(op, *arguments)  # eager
     # The operation chooses the kernel for XLA itself, and runs as it is in eager execution.

@@ -57,7 +57,7 @@ def test_a_regression_is_evaluated_and_follows_no_classification(classifier, tmp
     assert header[-1] == "score"
     assert len(rows) == 7
     with pytest.raises(ValueError, match="task: classification → regression"):
-        classifier.run(*task, f"--output_dir={classifier.out}", "--do_train")
+        classifier.run(*task, f"--output_dir={classifier.out}", "--do_train", "--train_step=5")
 
 
 def test_any_number_of_labels_are_written_and_scored(classifier, tmp_path):
