@@ -12,6 +12,7 @@ import albert_tf
 from tests.inference.conftest import TEXTS, write_folder
 
 pytest.importorskip("fastapi", reason="needs the extra web")
+pytest.importorskip("httpx2", reason="the test client of FastAPI needs it")
 from fastapi.testclient import TestClient
 
 pytestmark = pytest.mark.ci
