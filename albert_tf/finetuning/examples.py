@@ -136,10 +136,12 @@ def encode_examples(
     )
 
 
-def blocks_of(examples: Iterable[ExampleType]) -> Iterator[list[ExampleType]]:
-    """Yields the examples in lists of EXAMPLES_AT_ONCE."""
+def blocks_of(
+    examples: Iterable[ExampleType], size: int = EXAMPLES_AT_ONCE
+) -> Iterator[list[ExampleType]]:
+    """Yields the examples in lists of a size."""
     remaining = iter(examples)
-    while block := list(itertools.islice(remaining, EXAMPLES_AT_ONCE)):
+    while block := list(itertools.islice(remaining, size)):
         yield block
 
 

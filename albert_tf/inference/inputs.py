@@ -32,6 +32,7 @@ from albert_tf.finetuning.columns import (
     parse_pair,
     places_of,
 )
+from albert_tf.finetuning.examples import blocks_of
 from albert_tf.finetuning.race import questions as race
 from albert_tf.finetuning.registry import TaskSpec
 from albert_tf.finetuning.rows import BadRowError, Row
@@ -236,9 +237,7 @@ class _FileInputs(Generic[ExampleType]):
             raise ValueError(f"{name}: contains no input")
 
     def __iter__(self) -> Iterator[Block[ExampleType]]:
-        parsed = self._parsed()
-        while block := list(itertools.islice(parsed, ROWS_AT_ONCE)):
-            yield block
+        return blocks_of(self._parsed(), ROWS_AT_ONCE)
 
     def _refuse_semicolons(self) -> None:
         """Raises a ValueError if the first lines have semicolons where commas are expected."""
