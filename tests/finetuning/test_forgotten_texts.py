@@ -136,15 +136,19 @@ def read_train(form, folder, config, tokenizer, monkeypatch, forgets, **values):
     return task_class(settings, config, tokenizer, data, **version)
 
 
-@pytest.mark.parametrize("values", [{}, {"dev_fraction": 0.3, "do_eval": True}], ids=repr)
-@pytest.mark.parametrize("form", FORMS)
-def test_features_and_checksums_are_the_same_whether_texts_are_kept_or_not(
-    tmp_path, monkeypatch, tiny_config, toy_tokenizer, form, values
-):
-    kept, forgetting = (
-        read_train(form, tmp_path, tiny_config, toy_tokenizer, monkeypatch, forgets, **values)
-        for forgets in (False, True)
-    )
+SPLITS = pytest.mark.parametrize("values", [{}, {"dev_fraction": 0.3, "do_eval": True}], ids=repr)
+
+
+@pytest.fixture(params=FORMS)
+def both(request, tmp_path, monkeypatch, tiny_config, toy_tokenizer, values):
+    """Two tasks of the same data: one that keeps its texts, and one that forgets them."""
+    arguments = request.param, tmp_path, tiny_config, toy_tokenizer, monkeypatch
+    return [read_train(*arguments, forgets, **values) for forgets in (False, True)]
+
+
+@SPLITS
+def test_features_and_checksums_are_the_same_whether_texts_are_kept_or_not(both, values):
+    kept, forgetting = both
     assert kept.labels == forgetting.labels
     assert list(kept.data) == list(forgetting.data)
     assert (DEV in kept.data) == bool(values)
@@ -159,15 +163,9 @@ def test_features_and_checksums_are_the_same_whether_texts_are_kept_or_not(
         np.testing.assert_array_equal(ours.lengths, theirs.lengths)
 
 
-@pytest.mark.parametrize("values", [{}, {"dev_fraction": 0.3, "do_eval": True}], ids=repr)
-@pytest.mark.parametrize("form", FORMS)
-def test_only_the_first_training_texts_are_kept(
-    tmp_path, monkeypatch, tiny_config, toy_tokenizer, form, values
-):
-    kept, forgetting = (
-        read_train(form, tmp_path, tiny_config, toy_tokenizer, monkeypatch, forgets, **values)
-        for forgets in (False, True)
-    )
+@SPLITS
+def test_only_the_first_training_texts_are_kept(both):
+    kept, forgetting = both
     kept, forgetting = kept.data[TRAIN], forgetting.data[TRAIN]
     assert list(forgetting.examples) == list(kept.examples[:3])
     words, known, all_words = (
