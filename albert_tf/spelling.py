@@ -12,12 +12,20 @@ def closest(name: str, names: Iterable[str], likeness: float = 0.6) -> str | Non
     >>> closest("albert_bas_v2", ("albert_base_v2", "albert_large_v2"))
     'albert_base_v2'
 
+    >>> closest("readme", ("README",))
+    'README'
+
     Args:
         name: the misspelled name.
         names: the existing names.
-        likeness: minimum similarity, from 0 to 1, which is equality.
+        likeness: minimum similarity, from 0 to 1, which is equality; case counts less.
     """
-    return next(iter(difflib.get_close_matches(name, list(names), 1, likeness)), None)
+    known = list(names)
+    if similar := difflib.get_close_matches(name, known, 1, likeness):
+        return similar[0]
+    by_letters = {each.lower(): each for each in known}
+    similar = difflib.get_close_matches(name.lower(), by_letters, 1, likeness)
+    return by_letters[similar[0]] if similar else None
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

@@ -142,8 +142,10 @@ def test_another_encoding_is_refused_by_its_line(tmp_path):
 
 
 def test_what_is_no_file_cannot_be_opened(folder, pipe, monkeypatch):
-    with pytest.raises(FileNotFoundError, match=r"/none: no such file \(current directory: /"):
+    with pytest.raises(FileNotFoundError, match=r"/none: no such file"):
         files.open_binary(f"{folder}/none")
+    with pytest.raises(FileNotFoundError, match=r"^a/none: no such file \(current directory: /"):
+        files.open_binary("a/none")
     with pytest.raises(FileNotFoundError, match=r"/none: no such file\. The shell variable before"):
         files.open_binary("/none")
     with pytest.raises(FileNotFoundError, match="expected a file, but this is a directory"):
@@ -162,10 +164,40 @@ def test_a_missing_path_is_refused_by_its_flag(folder):
     write(f"{folder}/a")
     files.check_file(f"{folder}/a", "--name")
     files.check_directory(folder, "--name")
-    with pytest.raises(FileNotFoundError, match=r"^--name: .*/none: no such .*current direct"):
+    with pytest.raises(FileNotFoundError, match=r"^--name: .*/none: no such file"):
         files.check_file(f"{folder}/none", "--name")
     with pytest.raises(FileNotFoundError, match=r"^--name: .*no such directory"):
         files.check_directory(f"{folder}/a", "--name")
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "ending", "expected"),
+    [
+        ("dema/clasifier", "", "", "demo/classifier"),
+        ("Demo/", "", "", "demo"),
+        ("{here}/demo/./trian.tsv", "file", "", "{here}/demo/train.tsv"),
+        ("demo/trains", "directory", "", "demo/train"),
+        ("demo/train.tsv/a", "", "", ""),
+        ("demo/model.ckpt-bets", "", ".index", "demo/model.ckpt-best"),
+        ("demo/config", "", "", ""),  # only a hidden one
+        ("demo/.confg", "", "", "demo/.config"),
+        ("demo/broken-", "", "", ""),
+        ("qqq/classifier", "", "", ""),
+        ("", "", "", ""),
+    ],
+)
+def test_the_path_that_a_misspelled_one_may_mean_exists(
+    tmp_path, monkeypatch, path, kind, ending, expected
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("demo/classifier/a", "demo/train/b", "demo/.config/c"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("train.tsv", "model.ckpt-best.index"):
+        (tmp_path / "demo" / name).touch()
+    (tmp_path / "demo" / "broken").symlink_to("nowhere")
+    found = files.similar_path(path.format(here=tmp_path), kind, ending)
+    assert found == expected.format(here=tmp_path)
+    assert not found or os.path.exists(found + ending)
 
 
 def test_files_and_folders_are_told_apart(folder):

@@ -518,6 +518,8 @@ def _what_is_there(path: str) -> str:
     """Returns the checkpoints beside one that does not exist, and what may have been meant."""
     folder = os.path.dirname(path)
     beside = ModelFolder(folder or ".")
+    if not beside.candidates and (meant := files.similar_path(path, ending=".index")):
+        return f"Did you mean {meant!r}?"
     unset = files.unset_variable(path)
     if beside.exists:
         if beside.candidates:

@@ -83,9 +83,10 @@ def find_config(model: str) -> str:
     try:
         return ModelPath(model).folder_of_checkpoint.config_file
     except FileNotFoundError:
-        if files.exists(model):
+        config = config_file(model)
+        if files.exists(model) or config == model:  # it is no name
             raise
-        return config_file(model)
+        return config
 
 
 def _headline(model: str, config: AlbertConfig) -> str:

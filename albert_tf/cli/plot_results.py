@@ -66,6 +66,7 @@ class Settings(SettingsGroup):
 
 def run(settings: Settings) -> str:
     """Draws the plots of a folder and returns their paths."""
+    files.check_directory(settings.output_dir, "--output_dir")
     paths = plot_run(settings.output_dir)
     if not paths:
         raise ValueError(

@@ -145,6 +145,7 @@ def prepare(settings: Settings) -> Job:
     Raises:
         FileNotFoundError, ValueError: see `create_pretraining_data`.
     """
+    settings.check_paths()
     outputs = RecordOutputs.parse(settings.output_file)
     sources = find_sources(files.expand_patterns(settings.input_file, "--input_file"))
     _check_paths(settings, sources, outputs)

@@ -297,6 +297,7 @@ def find_mask_id(found: FoundRecords, tokenizer: Tokenizer | None) -> int | None
 
 def run(settings: Settings) -> Iterator[str]:
     """Yields instances and statistics of the records."""
+    settings.check_paths()
     found = find_records(settings.input_file, "--input_file")
     tokenizer = load_tokenizer(settings, found)
     objective = find_objective(found)

@@ -48,6 +48,7 @@ from albert_tf.files.paths import (
     list_types,
     path_text,
     real_path,
+    similar_path,
     unset_variable,
 )
 from albert_tf.files.reading import (
@@ -134,6 +135,7 @@ __all__ = [
     "remove_tree",
     "rename",
     "replacing",
+    "similar_path",
     "unique_object",
     "unset_variable",
     "write_atomically",

@@ -30,7 +30,9 @@ def check_directory(path: str, what: str) -> None:
     """Raises FileNotFoundError, naming the flag or argument `what`, if there is no directory."""
     if not is_directory(path):
         check_path(path, what)
-        raise FileNotFoundError(f"{what}: {path}: no such directory{looked_from(path)}")
+        raise FileNotFoundError(
+            f"{what}: {path}: no such directory{looked_from(path, 'directory')}"
+        )
 
 
 def check_writable(path: str, what: str) -> None:

@@ -11,9 +11,11 @@ from __future__ import annotations
 import glob
 import os
 import re
+from pathlib import PurePath
 from typing import TYPE_CHECKING, TypeAlias
 
 from albert_tf.files.messages import quote
+from albert_tf.spelling import closest, did_you_mean
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -69,8 +71,55 @@ def unset_variable(path: str) -> str:
     return ". The shell variable before the first slash may not be set" if is_at_root else ""
 
 
-def looked_from(path: str) -> str:
-    """Returns, for a message, where a missing path was looked for, or what is wrong with it."""
+def similar_path(path: str, kind: str = "", ending: str = "") -> str:
+    """Returns the existing path that a misspelled one is most similar to; "" if none is similar.
+
+    Of each name that does not exist, the most similar one in its place is taken. Nothing is looked
+    for in stores, where a folder may have millions of files.
+
+    Args:
+        path: a path that does not exist.
+        kind: what is wanted, "file" or "directory"; "" for both.
+        ending: what the name of the path may lack.
+    """
+    if is_remote(path):
+        return ""
+    here = ""
+    names = PurePath(path).parts
+    for depth, name in enumerate(names, 1):
+        there = os.path.join(here, name)
+        if not os.path.exists(there):
+            wanted = kind if depth == len(names) else "directory"
+            meant = closest(name, _names_of_kind(here, wanted, ending, name.startswith(".")))
+            if meant is None:
+                return ""
+            there = os.path.join(here, meant)
+        here = there
+    return here
+
+
+def _names_of_kind(folder: str, kind: str, ending: str, with_hidden: bool) -> set[str]:
+    """Returns the names in a local folder, as they are compared by `similar_path`."""
+    try:
+        types = list_types(folder or os.curdir)
+    except OSError:  # it may be a file, or not ours to read
+        return set()
+    found = (name for name, kind_of in types.items() if kind_of and kind in ("", kind_of))
+    return {name.removesuffix(ending) for name in found if with_hidden or name[0] != "."}
+
+
+def looked_from(path: str, kind: str = "") -> str:
+    """Returns, for a message, what a missing path may mean, or where it was looked for.
+
+    Args:
+        path: the path, or a pattern.
+        kind: what is wanted; see `similar_path`.
+    """
+    if is_remote(path):
+        return ""
+    begin = _without_magic(path)
+    if begin and not os.path.exists(begin) and (meant := similar_path(begin, kind)):
+        return f". Did you mean {meant + path[len(begin) :]!r}?"
     return unset_variable(path) or f" (current directory: {os.getcwd()})"
 
 
@@ -240,18 +289,23 @@ def expand_patterns(patterns: str | list[str], what: str) -> list[str]:
         matches = _remote_matches(pattern) if is_remote(pattern) else _local_matches(pattern)
         if not matches:
             check_path(pattern, what)
-            looked = "" if is_remote(pattern) else f" (current directory: {os.getcwd()})"
-            raise ValueError(f"{what}: {pattern!r} matches no file{looked}")
+            raise ValueError(f"{what}: {pattern!r} matches no file{looked_from(pattern)}")
         paths.update(dict.fromkeys(sorted(matches)))
     return list(paths)
 
 
 def _local_matches(pattern: str) -> list[str]:
     """Returns the local paths that match a glob pattern, whose beginning may be a path."""
+    begin = _without_magic(pattern)
+    return glob.glob(glob.escape(begin) + pattern[len(begin) :], recursive=True)
+
+
+def _without_magic(pattern: str) -> str:
+    """Returns the beginning of a local glob pattern that is a path."""
     begin = pattern
     while glob.has_magic(begin) and not os.path.exists(begin):
         begin = os.path.dirname(begin)
-    return glob.glob(glob.escape(begin) + pattern[len(begin) :], recursive=True)
+    return begin
 
 
 def _remote_matches(pattern: str) -> list[str]:
@@ -276,7 +330,7 @@ def find_included(path: str, kind: str, folder: str, ending: str) -> str:
 
     Raises:
         FileNotFoundError: a name without a dot or slash is neither a file nor one of this package.
-            The message lists the names.
+            The message has the most similar name, or lists all.
     """
     is_name = path and not {".", "/", "\\"} & set(path)
     if not is_name or exists(path):
@@ -288,9 +342,9 @@ def find_included(path: str, kind: str, folder: str, ending: str) -> str:
     names = sorted(
         name.removesuffix(ending) for name in os.listdir(folder) if name.endswith(ending)
     )
-    raise FileNotFoundError(
-        f"{path}: neither a file nor a {kind} of albert_tf, which has {', '.join(names)}"
-    )
+    meant = did_you_mean(path, names)
+    known = f". {meant}" if meant else f", which has {', '.join(names)}"
+    raise FileNotFoundError(f"{path}: neither a file nor a {kind} of albert_tf{known}")
 
 
 def _included(path: str) -> str:

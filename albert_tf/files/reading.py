@@ -145,7 +145,7 @@ def require_file(path: str, begin: str = "") -> None:
     if not is_file(path):
         if not exists(path):
             check_path(path, begin.removesuffix(": "))
-        where = f"no such file{looked_from(path)}"
+        where = f"no such file{looked_from(path, 'file')}"
         found = "a directory" if is_directory(path) else "a pipe or a device"
         found = f"expected a file, but this is {found}" if exists(path) else where
         raise FileNotFoundError(f"{begin}{path}: {found}")

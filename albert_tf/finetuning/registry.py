@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
+from albert_tf import files
 from albert_tf.checkpoints import tasks
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.weight_names import ANSWERABLE_SPANS_HEAD, SHARED_HEAD, SPANS_HEAD
@@ -241,9 +242,8 @@ def import_tasks(module: str) -> None:
     name = module
     path = None
     if module.endswith(".py"):
+        files.check_file(module, "--task_module")
         path = os.path.realpath(module)
-        if not os.path.isfile(path):
-            raise FileNotFoundError(f"{module}: no such file. Expected one that registers a task")
         folder = os.path.dirname(path)
         name = os.path.basename(path).removesuffix(".py")
         if folder not in sys.path:

@@ -104,6 +104,7 @@ REFUSALS: dict[str, list[tuple]] = {
     "plot-results": [  # first, because reading tables raises the limit of csv's fields
         (PLOT, r"metrics\.jsonl, line 1: ", {"metrics.jsonl": "[1]\n"}),
         (PLOT, r"_predictions\.tsv: empty, expected a header", {"dev_predictions.tsv": ""}),
+        ("--output_dir=clasification", "--output_dir: .*: no such .* mean 'classification'[?]$"),
         *(
             (PLOT, rf"sweep_results\.tsv: {said}", {"sweep_results.tsv": content})
             for content, said in (
@@ -143,6 +144,9 @@ REFUSALS: dict[str, list[tuple]] = {
         (CREATE + "--masked_lm_prob=1.0", r"masked_lm_prob=1\.0: expected less than 1"),
         (FULL + "--sentence_objective=sop", "'sop' needs pairs, which .*='full_sentences'"),
         (CREATE + "--input_file=nowhere.txt", "--input_file: .*nowhere.txt' matches no file"),
+        (CREATE + "--input_file=txet.txt", "file: 'txet.txt' matches no .* mean 'text.txt'[?]$"),
+        (CREATE + "--input_file=tagz/*.txt", r"'tagz/\*\.txt' matches .* mean 'tags/\*\.txt'[?]$"),
+        (CREATE + "--spm_model_file=toi.model", "--spm_model_file: toi.* mean 'toy.model'[?]$"),
         (CREATE + "--input_file=tags", "tags: expected a file, but this is a directory"),
         (
             CREATE + "--input_file=rows",
@@ -168,6 +172,8 @@ REFUSALS: dict[str, list[tuple]] = {
     ],
     "inspect-records": [
         ("--input_file=empty.txt", r"no records in .*empty"),
+        ("--input_file=a.tfrecrd", "'a.tfrecrd' matches no file. Did you mean 'a.tfrecord'[?]$"),
+        ("--input_file=a.tfrecord --vocab_file=word.txt", "--vocab_file: .* mean 'words.txt'[?]$"),
         ("--input_file=b", "b, record 1 .*: missing input_mask", {"b": OTHER_RECORD}),
         ("--input_file=b", "b, record 1.*not a tf.train.Example", {"b": NO_EXAMPLE}),
     ],
@@ -205,6 +211,11 @@ REFUSALS: dict[str, list[tuple]] = {
         (CLASSIFY + "--output_dir=other", "other contains another model .*num"),
         ("--task_name=mrcp --data_dir=. --output_dir=x", "mean 'mrpc'"),
         (CLASSIFY + NO_PHASE, "nothing to do"),
+        (CLASSIFY + "--data_dir=tasg", "--data_dir: tasg: no such directory. .* mean 'tags'[?]$"),
+        (CLASSIFY + "--init_checkpoint=rase", "--init_checkpoint: rase: .* mean 'race'[?]$"),
+        (CLASSIFY + "--albert_config_file=albert_bsae", "a config of .* mean 'albert_base'[?]$"),
+        (CLASSIFY + "--albert_config_file=confg.json", "_file: .* mean 'config.json'[?]$"),
+        ("--flagfile=glue_mrcp", "nor a recipe of albert_tf. Did you mean 'glue_mrpc'[?] "),
         (CLASSIFY + "--task_name=ax", "task ax has no train data"),
         (CLASSIFY + "--albert_config_file=", "--albert_config_file"),
         (CLASSIFY + "--export_dir=/dev/null/x", "--export_dir: cannot write to"),
@@ -301,6 +312,12 @@ REFUSALS: dict[str, list[tuple]] = {
         ("--model_name_or_path=m", "_path is not a flag .* Did you mean --model_dir[?] "),
         ("--output=x", "--output is not a flag .* Did you mean --output_file[?] "),
         ("--model_dir=none --text=x", "none: no such checkpoint"),
+        ("--model_dir=Clasification --text=x", "checkpoint. Did you mean 'classification'[?]$"),
+        (
+            "--model_dir=./clasification/model.ckpt-best --text=x",
+            "no such checkpoint. Did you mean 'classification/model.ckpt-best'[?]$",
+        ),
+        (TEXT + "--task_module=mytask.py", "_module: .* mean 'my_task.py'[?]$", {"my_task.py": ""}),
         ("--model_dir=tags --text=x", "tags: this folder contains no checkpoint"),
         (PREDICT, "nothing to predict: pass --text"),
         (PREDICT + "--text=a --task=fill_mask --similarity", "are for embeddings only"),
@@ -440,6 +457,7 @@ REFUSALS: dict[str, list[tuple]] = {
     "convert": [
         ("--input=spans --output=tags", r"--output=.*tags already exists\. Name a new folder"),
         ("--input=spans", "--output is required: name a new folder, or pass --inspect"),
+        ("--input=span --output=new", "span: no such checkpoint. Did you mean 'spans'[?]$"),
         ("--input=spans --output=new --vocab_file=absent.txt", "file: absent.txt: no such file"),
         (
             "--input=spans --output=new --output_format=onnx --quantization=float16",
@@ -451,7 +469,9 @@ REFUSALS: dict[str, list[tuple]] = {
         ),
     ],
     "describe": [
-        ("albert_bse", "albert_bse: neither a file nor a config"),
+        ("albert_bse", "albert_bse: neither a file nor a config .* Did you mean 'albert_base'[?]$"),
+        ("qqq", "qqq: neither a file nor a config of albert_tf, which has albert_base, "),
+        ("./clasification", "no such checkpoint. Did you mean 'classification'[?]$"),
         ("tags", "contains no checkpoint"),
         ("bad.json", r"bad\.json: not JSON: Expecting property name", {"bad.json": "{"}),
         ("bad.json", r"bad\.json: vocab_size=0", {"bad.json": '{"vocab_size": 0}'}),
