@@ -38,7 +38,6 @@ from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.checkpoints.sentence_modules import read_modules
 from albert_tf.data import shuffle
 from albert_tf.data.chunks import read_chunks
-from albert_tf.data.records import frame_records
 from albert_tf.data.sentences import sentences_of
 from albert_tf.data.settings import TextSettings
 from albert_tf.data.sources import find_sources
@@ -59,6 +58,7 @@ from albert_tf.model.tokenization import FullTokenizer, load_tokenizer
 from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.metadata_checks import check_records, find_objective, find_record_files
 from albert_tf.pretraining.task import PretrainingTask
+from albert_tf.record_frames import frame_records
 from albert_tf.tables import open_table
 from albert_tf.tables.label_names import find_labels
 from albert_tf.tables.splits import find_files

@@ -17,8 +17,7 @@ from collections.abc import Mapping
 import numpy as np
 from absl import logging
 
-from albert_tf import files
-from albert_tf.data import records
+from albert_tf import files, record_frames
 from albert_tf.spelling import closest
 
 _TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "releases.json")
@@ -119,7 +118,7 @@ def suggestion(name: str) -> str:
 def checksum(values: np.ndarray) -> int:
     """Returns the masked CRC-32C of a tensor's values, as stored in TensorFlow's `.index` files."""
     data = np.ascontiguousarray(values, np.float32).tobytes()
-    return int.from_bytes(records.checksum(data), "little")
+    return int.from_bytes(record_frames.checksum(data), "little")
 
 
 def checksums(tensors: Mapping[str, np.ndarray]) -> dict[str, int]:

@@ -17,11 +17,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from albert_tf import files
 from albert_tf.data import text_window
-from albert_tf.data.sources import TextSource, open_source
+from albert_tf.data.sources import TABLE_ROWS, TextSource, open_source
 from albert_tf.data.text_formats import DOCUMENTS, JSONL, SENTENCES
 from albert_tf.data.text_window import TextWindow
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_ADVICE_FOR_ROWS = "Pass --input_format=jsonl, and --text_field for the column"
+_ADVICE_FOR_TABLES = (
+    "Write its texts as JSON lines or Parquet, for --input_format=jsonl; lines of text are read "
+    "from a file with another ending, such as .txt"
+)
 
 # Number of the file and offset in its text.
 Position = tuple[int, int]
@@ -129,16 +134,16 @@ def pack_files(sources: Iterable[TextSource], chunk_bytes: int, input_format: st
         input_format: one of INPUT_FORMATS.
 
     Raises:
-        ValueError: a Parquet or Arrow file has another format than "jsonl".
+        ValueError: a file has rows, which are read with the format "jsonl" or not at all.
     """
     large: list[Pack] = []
     small: list[list[TextSource]] = []
     packed_bytes = chunk_bytes  # of the last pack of small files
     for source in sources:
-        if source.has_rows and input_format != JSONL:
+        if source.rows and input_format != JSONL:
+            advice = _ADVICE_FOR_TABLES if source.rows == TABLE_ROWS else _ADVICE_FOR_ROWS
             raise ValueError(
-                f"{source.path} is a Parquet or Arrow file, but the input format is "
-                f"{input_format}. Pass --input_format=jsonl, and --text_field for the column"
+                f"{source.path} is {source.rows}, but the input format is {input_format}. {advice}"
             )
         if source.text_bytes >= chunk_bytes:
             large.append((source,))

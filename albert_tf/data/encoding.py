@@ -20,13 +20,13 @@ from albert_tf.data.chinese_words import AlbertZhWords, ChineseWords, WordMarker
 from albert_tf.data.chunks import Chunk
 from albert_tf.data.documents import tokenize_documents, word_start_table
 from albert_tf.data.instances import create_batches
-from albert_tf.data.records import frame_records
 from albert_tf.data.sentences import sentences_of
 from albert_tf.data.settings import EncodingSettings, InstanceSettings, VocabularySettings
 from albert_tf.data.shuffle import EncodedBatch, draw_slots
 from albert_tf.data.tf_example import Features, encode_examples
 from albert_tf.model.tokenization import LostMarks, MarkRemoval, Tokenizer
 from albert_tf.model.tokenization import load_tokenizer as load
+from albert_tf.record_frames import frame_records
 
 CHECKED_LINES = 1000  # of each chunk, whose words are checked for marks
 _SLOTS = 1  # mixed into the seed, so that slots have a separate random stream

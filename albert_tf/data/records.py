@@ -4,27 +4,26 @@ A record is a serialized `tf.train.Example` (`tf_example`). Feature names are Go
 `next_sentence_labels` is BERT's name, but holds the label of any sentence objective
 (`model/objectives.py`), by default ALBERT's: 0 if the segments are in order, 1 if they are swapped.
 
-A TFRecord file is a sequence of frames, little-endian:
-
-    uint64 length | uint32 checksum of the length | content | uint32 checksum of the content
-
-The bytes are identical to those of `tf.io.TFRecordWriter`, which tests compare.
+`record_frames.py` has the frames, of which a TFRecord file consists.
 """
 
 from __future__ import annotations
 
-import functools
 import io
 import itertools
-import struct
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from typing import IO
 
-import google_crc32c
-import numpy as np
-from numpy.typing import NDArray
-
 from albert_tf import files
+from albert_tf.record_frames import (
+    FOOTER_BYTES,
+    FRAME_BYTES,
+    HEADER_BYTES,
+    begins_frame,
+    checksum,
+    frame_header,
+)
+from albert_tf.tables import arrow, compression, file_kinds
 
 # Feature → (dtype on disk, width), where the width is the name of a setting or a number.
 FEATURES: dict[str, tuple[str, str | int]] = {
@@ -39,8 +38,6 @@ FEATURES: dict[str, tuple[str, str | int]] = {
 }
 
 RECORDS_AT_ONCE = 1000  # records per write
-HEADER_BYTES, FOOTER_BYTES = 12, 4  # size of a frame before and after the content
-FRAME_BYTES = HEADER_BYTES + FOOTER_BYTES
 START_BYTES = 1 << 14  # of a file, which contain the first record unless it is unusually long
 
 
@@ -77,11 +74,37 @@ def _read_stream(path: str, stream: IO[bytes]) -> Iterator[bytes]:
         try:
             content = _read_content(stream)
         except (EOFError, ValueError) as error:
+            if number == 1:
+                _refuse_other_kinds(path)
             reason = "the file ends early" if isinstance(error, EOFError) else error
             raise ValueError(f"{path}, record {number}: {reason}. Create it again.") from None
         if content is None:
             return
         yield content
+
+
+def _refuse_other_kinds(path: str) -> None:
+    """Raises ValueError if a file that has no first record has text, or is of another known kind.
+
+    The message says what it is, and how to get records.
+    """
+    start = files.read_start(path, START_BYTES)
+    create = f"Create them: albert create-pretraining-data --input_file={path} --output_file=…"
+    if begins_frame(start):  # and the record is damaged
+        return
+    if start.startswith(compression.MAGICS):
+        kind, advice = "compressed", f"Unpack them, or, if this is text: {create}"
+    elif start.startswith(arrow.MAGICS):
+        kind, advice = "rows of Parquet or Arrow", f"{create} --input_format=jsonl"
+    elif other := file_kinds.without_text(start):
+        kind, advice = other[0], "albert create-pretraining-data writes them"
+    elif start.lstrip().startswith((b"{", b"[")) and file_kinds.is_text(start):
+        kind, advice = "JSON", f"{create} --input_format=jsonl"
+    elif file_kinds.is_text(start):
+        kind, advice = "text", create
+    else:
+        return
+    raise ValueError(f"{path}: this is {kind}, expected TFRecords. {advice}")
 
 
 def read_first_record(path: str) -> bytes | None:
@@ -127,45 +150,3 @@ def _read_content(stream: IO[bytes]) -> bytes | None:
 def count_records(path: str) -> int:
     """Returns the number of records in a TFRecord file; errors as in `read_records`."""
     return sum(1 for _ in read_records(path))
-
-
-def checksum(data: bytes | NDArray[np.generic]) -> bytes:
-    """Returns the masked CRC-32C of TFRecord files (rotated, plus a constant): 4 bytes.
-
-    Args:
-        data: the bytes, or a read-only array in the order of C.
-    """
-    crc: int = google_crc32c.value(data)
-    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
-
-
-@functools.lru_cache(maxsize=100_000)
-def frame_header(size: int) -> bytes:
-    """Returns the header of a frame whose content has `size` bytes."""
-    length = struct.pack("<Q", size)
-    return length + checksum(length)
-
-
-def frame_records(contents: Sequence[bytes]) -> list[bytes]:
-    """Wraps serialized records in TFRecord frames; their concatenation is a TFRecord file."""
-    return [frame_header(len(data)) + data + checksum(data) for data in contents]
-
-
-def split_frames(data: bytes) -> list[bytes]:
-    """Returns the frames of which a part of a TFRecord file consists.
-
-    Raises:
-        ValueError: a frame is damaged.
-    """
-    frames = []
-    at = 0
-    while at < len(data):
-        size = int.from_bytes(data[at : at + 8], "little")
-        begin = at + HEADER_BYTES
-        footer = begin + size
-        end = footer + FOOTER_BYTES
-        if data[at:begin] != frame_header(size) or data[footer:end] != checksum(data[begin:footer]):
-            raise ValueError("a record is damaged")
-        frames.append(data[at:end])
-        at = end
-    return frames

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.data.records import split_frames
+from albert_tf.record_frames import split_frames
 
 NUM_SLOTS = 4096  # in all outputs together; an output has at most as many groups as slots
 SPILL_BYTES = 32 << 20  # bytes of records that a process buffers before it writes a block

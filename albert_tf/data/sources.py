@@ -16,13 +16,18 @@ from typing import IO, TYPE_CHECKING, Protocol
 
 from albert_tf import files
 from albert_tf.tables import arrow, compression
-from albert_tf.tables.compression import MAGIC_BYTES, open_content
+from albert_tf.tables.compression import open_content
+from albert_tf.tables.file_kinds import MAGIC_BYTES
 
 if TYPE_CHECKING:
     import pyarrow
 
 OPENED_AT_ONCE = 16  # because remote files answer slowly
 COMPRESSION_RATIO = 4  # assumed for small compressed files
+# What a file may be that has rows in place of lines of text.
+ARROW_ROWS, JSON_ROWS, TABLE_ROWS = "a Parquet or Arrow file", "JSON lines", "a table"
+_JSON_ENDINGS = (".json", ".jsonl", ".ndjson")
+_TABLE_ENDINGS = (".csv", ".tsv")
 
 
 class ByteStream(Protocol):
@@ -41,14 +46,14 @@ class TextSource:
         path: the file.
         size: its size in bytes, as stored.
         is_compressed: whether its text is larger than it is: also of a Parquet or Arrow file.
-        has_rows: whether it is a Parquet or Arrow file.
+        rows: what the file is if it has rows in place of lines of text, such as ARROW_ROWS; or "".
     """
 
     number: int
     path: str
     size: int
     is_compressed: bool = False
-    has_rows: bool = False
+    rows: str = ""
 
     @property
     def text_bytes(self) -> int:
@@ -69,10 +74,20 @@ def find_sources(paths: Sequence[str]) -> list[TextSource]:
 def _inspect(number: int, path: str) -> TextSource:
     with files.open_binary(path) as stream:
         start = stream.read(MAGIC_BYTES)
-        has_rows = start.startswith(arrow.MAGICS)
-        is_compressed = has_rows or start.startswith(compression.MAGICS)
         size = stream.seek(0, os.SEEK_END)
-        return TextSource(number, path, size, is_compressed, has_rows)
+    rows = _rows_of(path, start)
+    is_compressed = rows == ARROW_ROWS or start.startswith(compression.MAGICS)
+    return TextSource(number, path, size, is_compressed, rows)
+
+
+def _rows_of(path: str, start: bytes) -> str:
+    """Returns `TextSource.rows` of a file that begins with some bytes."""
+    if start.startswith(arrow.MAGICS):
+        return ARROW_ROWS
+    ending = compression.ending_of(path)
+    if ending in _JSON_ENDINGS or start.startswith(b'{"'):  # WikiExtractor writes JSON to wiki_00
+        return JSON_ROWS
+    return TABLE_ROWS if ending in _TABLE_ENDINGS else ""
 
 
 @contextlib.contextmanager

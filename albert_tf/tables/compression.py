@@ -15,21 +15,10 @@ from types import ModuleType
 from typing import IO, cast
 
 from albert_tf import files
+from albert_tf.tables.file_kinds import MAGIC_BYTES, without_text
 
-MAGIC_BYTES = 8  # which tell the kind of any file
 _ZSTANDARD_MAGIC = b"\x28\xb5\x2f\xfd"
 _OFFICE = "[Content_Types].xml"  # which spreadsheets have, as they are archives
-# First bytes → what else a file may be that is no text.
-_NOT_READ = {
-    b"7z\xbc\xaf'\x1c": "an archive of 7-Zip",
-    b"Rar!\x1a\x07": "an archive of RAR",
-    b"\x04\x22\x4d\x18": "compressed with LZ4",
-    b"\x1f\x9d": "compressed with compress",
-    b"\xd0\xcf\x11\xe0": "an old file of Office",
-    b"SQLite f": "a database of SQLite",
-    b"\x89HDF\r\n\x1a\n": "a file of HDF5",
-}
-_ADVICE = "Unpack it, or write its rows as CSV, JSON lines or Parquet"
 _ZSTANDARD_WINDOW_LOG = 31  # the largest window, which `zstd --long=31` writes
 
 
@@ -51,9 +40,9 @@ def open_content(path: str) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
         raw.seek(0)
         magic = next((magic for magic in _OPENERS if start.startswith(magic)), None)
         if magic is None:
-            other = next((kind for first, kind in _NOT_READ.items() if start.startswith(first)), "")
-            if other:
-                raise ValueError(f"{path}: {other}, which cannot be read. {_ADVICE}")
+            if other := without_text(start):
+                kind, advice = other
+                raise ValueError(f"{path}: {kind}, which cannot be read. {advice.format(path)}")
             yield raw, raw
             return
         name, open_compressed = _OPENERS[magic]

@@ -20,9 +20,9 @@ import pytest
 from pyarrow import parquet
 
 from albert_tf.checkpoints import run_record
-from albert_tf.data.records import frame_records
 from albert_tf.data.tf_example import encode_examples
 from albert_tf.model.tokenization import FullTokenizer
+from albert_tf.record_frames import frame_records
 from tests.conftest import TINY_SHAPE, TOY_TEXT
 
 # A module that is None cannot be imported.
@@ -158,6 +158,19 @@ REFUSALS: dict[str, list[tuple]] = {
             r"rows: no column contains text; its columns: n \(int64\)",
             {"rows": parquet_of(n=[1], m=[2])},
         ),
+        *(
+            (CREATE + f"--input_file={name}", f"{name} is {said}", {name: content})
+            for name, content, said in (
+                ("a.jsonl", "{}", "JSON lines, but .* sentences. Pass --input_format=jsonl, and"),
+                ("wiki_00", '{"id": 1, "text": "a"}', "JSON lines, but the input format is sent"),
+                ("a.csv.gz", "text\n", "a table, but .* Write its texts as JSON lines or Parquet"),
+            )
+        ),
+        (
+            CREATE + "--input_file=b",
+            "b: TFRecords, which cannot be read. .*albert inspect-records --input_file=b$",
+            {"b": OTHER_RECORD},
+        ),
         (CREATE + "--spm_model_file=", r"--spm_model_file \(English\) or --vocab_file"),
         (CREATE + "--spm_model_file=absent", "absent: no such file"),
         (CREATE + "--spm_model_file= --vocab_file=absent", "absent: no such file"),
@@ -176,6 +189,7 @@ REFUSALS: dict[str, list[tuple]] = {
         ("--input_file=a.tfrecord --vocab_file=word.txt", "--vocab_file: .* mean 'words.txt'[?]$"),
         ("--input_file=b", "b, record 1 .*: missing input_mask", {"b": OTHER_RECORD}),
         ("--input_file=b", "b, record 1.*not a tf.train.Example", {"b": NO_EXAMPLE}),
+        ("--input_file=text.txt", "text.txt: this is text, expected TFRecords. Create them: "),
     ],
     "run-classifier": [
         ("--output_dir=o --train_batch_size=0", "train_batch_size"),

@@ -11,8 +11,8 @@ import pytest
 from albert_tf.cli.flags import parse
 from albert_tf.data import inspect_records
 from albert_tf.data.record_metadata import write_metadata
-from albert_tf.data.records import frame_records
 from albert_tf.data.tf_example import encode_examples
+from albert_tf.record_frames import frame_records
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "play", "##ing", "boat", "画", "蛇", "##蛇"]
 

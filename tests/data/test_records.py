@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from safetensors.numpy import save
 
 from albert_tf.data.create import RecordOutputs
 from albert_tf.data.record_metadata import METADATA_SUFFIX, read_metadata, write_metadata
 from albert_tf.data.records import (
     START_BYTES,
     count_records,
-    frame_records,
     read_first_record,
     read_records,
 )
 from albert_tf.data.tf_example import decode_example, encode_examples
+from albert_tf.record_frames import frame_records
 from tests.data.conftest import flip, write
 
 CONTENTS = [b"x" * size for size in (5, 700, 31, 31, 97)]
@@ -117,12 +119,34 @@ FILE = b"".join(FRAMES)
         (FILE[:-115], "bad, record 4: the file ends early"),
         (flip(FRAMES, 2, 0), "bad, record 3: the checksum of its length"),
         (flip(FRAMES, 2, -1), "bad, record 3: its content is damaged"),
-        (b"one sentence a line\n" * 9, "bad, record 1: .* not a TFRecord file"),
+        (b"\0\1\2" * 9, "bad, record 1: .* not a TFRecord file"),
     ],
 )
 def test_a_damaged_record_is_named(tmp_path, content, said):
     with pytest.raises(ValueError, match=said):
         list(read_records(write(tmp_path / "bad", content)))
+
+
+CREATE = r"expected TFRecords. Create them: albert create-pretraining-data --input_file=\S+/other"
+
+
+@pytest.mark.parametrize("read", [read_first_record, count_records])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("a word, 字字字字\n".encode() * 2000, rf"this is text, {CREATE} --output_file=…$"),
+        (b"short", f"this is text, {CREATE}"),
+        (b' {"text": "a"}\n', f"this is JSON, {CREATE} --output_file=… --input_format=jsonl$"),
+        (b"PAR1\0\0", f"this is rows of Parquet .* {CREATE} .*--input_format=jsonl$"),
+        (gzip.compress(FILE), "this is compressed, .* Unpack them, or, if this is text: Create"),
+        (save({"a": np.zeros(3)}), "this is weights of safetensors, expected TFRecords"),
+        (b"\x89HDF\r\n\x1a\n1234", "this is a file of HDF5, expected TFRecords"),
+        (b"\n\x0e\n\x05<unk>\x15", "this is a SentencePiece model, expected TFRecords"),
+    ],
+)
+def test_a_file_of_another_kind_is_named_with_what_makes_records(tmp_path, read, content, said):
+    with pytest.raises(ValueError, match=said):
+        read(write(tmp_path / "other", content))
 
 
 @pytest.mark.parametrize(
@@ -153,7 +177,7 @@ def test_the_first_record_is_read_without_the_others(tmp_path, size):
     [
         (flip(frame_records([b"x" * 99_999]), 0, 50_000), "its content is damaged"),
         (frame_records([b"x" * 99_999])[0][:-1], "the file ends early"),
-        (b"x" * 99_999, "the checksum of its length is wrong"),
+        (b"\x1e" * 99_999, "the checksum of its length is wrong"),
     ],
 )
 def test_a_first_record_that_is_damaged_is_named(tmp_path, content, said):

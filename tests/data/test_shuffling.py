@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from albert_tf.data import shuffle
-from albert_tf.data.records import frame_records
+from albert_tf.record_frames import frame_records
 
 RECORDS = frame_records([b"%d" % number * (number % 5) + b"-" for number in range(200)])
 

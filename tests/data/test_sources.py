@@ -13,7 +13,7 @@ import pytest
 from pyarrow import parquet
 
 from albert_tf.data.chunks import read_chunks
-from albert_tf.data.sources import TextSource, find_sources, open_source
+from albert_tf.data.sources import ARROW_ROWS, TextSource, find_sources, open_source
 from tests.data.conftest import write
 
 TEXT = "".join(f"line {number} 字\n" for number in range(300)).encode()
@@ -105,7 +105,7 @@ def test_rows_are_read_like_json_lines_of_the_columns_with_text(tmp_path, pack):
     text = write(tmp_path / "rows.jsonl", "".join(lines))
     assert [json.loads(line) for line in read_all(rows).splitlines()] == ROWS
     (source,) = find_sources([rows])
-    assert (source.has_rows, source.is_compressed) == (True, True)
+    assert (source.rows, source.is_compressed) == (ARROW_ROWS, True)
     chunks, expected = (
         list(read_chunks(find_sources([path]), 5000, "jsonl")) for path in (rows, text)
     )

@@ -10,8 +10,8 @@ import numpy as np
 import pretraining_report
 import pytest
 
-from albert_tf.data.records import frame_records
 from albert_tf.data.tf_example import encode_examples
+from albert_tf.record_frames import frame_records
 
 RESULTS = """# Computed in bfloat16
 global_step = 20

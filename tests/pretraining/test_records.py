@@ -13,10 +13,10 @@ from albert_tf import files, pretraining
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.data import record_metadata
 from albert_tf.data.record_metadata import find_records
-from albert_tf.data.records import frame_records
 from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.features import Feature
 from albert_tf.pretraining.records import find_vocabulary, keep_vocabulary
+from albert_tf.record_frames import frame_records
 from tests.data.conftest import flip
 from tests.pretraining.conftest import example, write_metadata, write_numbers, write_records
 

@@ -11,10 +11,11 @@ from fsspec.exceptions import FSTimeoutError
 from fsspec.implementations.memory import MemoryFileSystem
 
 from albert_tf.data.record_metadata import describe_file, find_records, write_metadata
-from albert_tf.data.records import START_BYTES, frame_records
+from albert_tf.data.records import START_BYTES
 from albert_tf.pretraining.features import Feature
 from albert_tf.pretraining.metadata_checks import find_record_files
 from albert_tf.pretraining.record_files import check_files
+from albert_tf.record_frames import frame_records
 from albert_tf.training.interruption import InterruptedRunError
 from tests.pretraining.conftest import example
 

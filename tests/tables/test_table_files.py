@@ -17,6 +17,7 @@ import pytest
 from pyarrow import ipc, parquet
 
 from albert_tf.finetuning.rows import parse_rows
+from albert_tf.record_frames import frame_records
 from albert_tf.tables import BadRowError, LabelNames, arrow, open_table
 from tests.hub_files import compress_zstandard
 
@@ -330,6 +331,12 @@ def spreadsheet():
         (b"Rar!\x1a\x07\0", "an archive of RAR, which"),
         (b"\x04\x22\x4d\x18\x64", "compressed with LZ4, which"),
         (b"\xd0\xcf\x11\xe0\xa1", "an old file of Office, which"),
+        (
+            b"".join(frame_records([b"a" * 7])),
+            "TFRecords, which cannot be read. Train on them with",
+        ),
+        (b"\x08\0\0\0\0\0\0\0{}      ", "weights of safetensors, which cannot be read. The we"),
+        (b"\n\x0e\n\x05<pad>\x15", "a SentencePiece model, which cannot be read. Pass it as --spm"),
         (spreadsheet(), "a file of Office, which cannot be read. Save it as CSV in UTF-8"),
         (tar(), "an archive of tar. Unpack it"),
         (gzip.compress(tar()), "an archive of tar. Unpack it"),
