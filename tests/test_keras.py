@@ -137,7 +137,7 @@ def ids_as(*names):
         (ids_as("input_ids", "position_ids"), "input 'position_ids' is not supported"),
         (ids_as("input_ids", "inputs_embeds"), "input_ids and inputs_embeds: expected one"),
         (ids_as("input_word_ids"), "input_word_ids: input_ids is missing"),
-        (np.ones((2, 4)), "input_ids have the dtype float32, expected int32 or int64"),
+        (np.ones((2, 4)), "input_ids have the dtype float64, expected int32 or int64"),
         ([[2.0, 5.0, 3.0]], "input_ids have the dtype float32"),
         ([2, 5, 3], r"the input has the shape \(3,\): expected \[B, S\]"),
         (np.ones((2, 14), np.int32), "length 14 exceeds max_position_embeddings=13"),

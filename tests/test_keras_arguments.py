@@ -361,9 +361,108 @@ def test_texts_for_one_batch_are_refused_in_one_line(texts):
 
 
 @pytest.mark.parametrize("texts", [TEXTS, TEXTS[0], np.array(TEXTS), {"input_ids": TEXTS}])
-def test_a_model_that_is_called_with_texts_says_so(texts):
-    with pytest.raises(ValueError, match=r"these are texts: model\(tokenizer\(texts\)\)"):
-        model_of()(texts)
+def test_a_model_that_is_called_with_texts_says_so_in_one_line(texts):
+    for call in (model_of(), model_of().encoder):
+        with pytest.raises(ValueError, match=r"^these are texts: model\(tokenizer\(texts\)\)$"):
+            call(texts)
+
+
+TOO_LONG = np.ones((2, SHALLOW.max_position_embeddings + 1), int)
+ROW, MASK = np.ones((2, 5), int), np.ones((2, 4), int)
+# What a model is given → the beginning of the only line, which ends without Keras' arguments.
+WRONG_INPUTS = {
+    "too long": (TOO_LONG, r"the sequence length \d+ exceeds max_position_embeddings=\d+\. Trunc"),
+    "one row": (ROW[0], r"the input has the shape \(5,\): expected \[B, S\], a row for each text"),
+    "float": (ROW / 2, "input_ids have the dtype float64, expected int32 or int64"),
+    "unknown id": (ROW * 1000, r"input_ids contain 1000: expected 0 to \d+ \(vocab_size=\d+\)"),
+    "negative id": (tf.constant(-ROW), "input_ids contain -1: expected 0 to"),
+    "name": ({"input_id": ROW}, "unknown input 'input_id': is it input_ids"),
+    "mask": ({"input_ids": ROW, "input_mask": MASK}, r"input_mask has the shape \(\w+, 4\), the"),
+    "segments": ({"input_ids": ROW, "segment_ids": ROW * 7}, "segment_ids contain 7: expected 0"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_INPUTS)
+def test_inputs_that_do_not_fit_are_refused_in_one_line(name):
+    """Keras would add ten lines to that of a call, and sixty to that of `fit`."""
+    inputs, said = WRONG_INPUTS[name]
+    model = model_of()
+    model.compile("sgd")
+    calls = [
+        lambda: model(inputs),
+        lambda: model.fit(inputs, LABELS),
+        lambda: model.predict(inputs),
+    ]
+    if name in ("too long", "float", "name", "mask"):  # the values of a data set are not known
+        data = tf.data.Dataset.from_tensor_slices((inputs, LABELS)).batch(2)
+        calls.append(lambda: model.fit(data))
+    for call in calls:
+        with pytest.raises(ValueError, match=f"^{said}") as caught:
+            call()
+        assert "\n" not in str(caught.value)
+
+
+def test_a_functional_model_of_float_ids_is_refused_in_one_line():
+    with pytest.raises(ValueError, match=r"^input_ids have the dtype float32, .*In a functional"):
+        model_of()(tf_keras.Input((5,)))
+    inputs = tf_keras.Input((5,), dtype="int32")
+    model = tf_keras.Model(inputs, model_of()(inputs))
+    assert model.predict(ROW, verbose=0).shape == (2, 2)
+
+
+def test_options_have_axes_of_their_own():
+    model = heads.AlbertForMultipleChoice(SHALLOW)
+    with pytest.raises(
+        ValueError, match=r"^the input has the shape \(2, 5\): expected \[B, C, S\]"
+    ):
+        model(ROW)
+    model.compile("sgd", run_eagerly=True)
+    model.fit(np.ones((2, 3, 5), int), LABELS, verbose=0)
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        (None, r"the labels are missing: model\.fit\(inputs, labels\)"),
+        (np.array([0, 7]), r"labels contain 7: expected 0 to 1 \(num_labels=2\)"),
+        ([0, -1], "labels contain -1: expected 0 to 1"),
+        (
+            np.eye(2),
+            r"labels have the shape \(2, 2\): expected \[B\], .* pass labels\.argmax\(-1\)",
+        ),
+        (np.ones((2, 5), int), r"labels have the shape \(2, 5\): expected \[B\], [^.]*$"),
+    ],
+)
+def test_labels_that_are_not_those_of_the_model_are_refused_in_one_line(labels, said):
+    model = model_of()
+    model.compile("sgd")
+    with pytest.raises(ValueError, match=f"^{said}"):
+        model.fit(IDS, labels)
+
+
+def test_labels_of_other_losses_and_steps_are_not_looked_into():
+    class Stepping(heads.AlbertForClassification):
+        def train_step(self, data):
+            return {"rows": tf.shape(data["input_ids"])[0]}
+
+    model = Stepping(SHALLOW, 2)
+    model.compile("sgd", run_eagerly=True)
+    assert model.fit(IDS, verbose=0).history == {"rows": [2]}
+    model = model_of()
+    model.compile("sgd", losses.CategoricalCrossentropy(from_logits=True), run_eagerly=True)
+    model.fit(IDS, np.eye(2), verbose=0)
+    ignoring = losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)
+    model.compile("sgd", ignoring, run_eagerly=True)
+    model.fit(IDS, np.array([[0], [-1]]), verbose=0)
+
+
+def test_rows_of_unequal_length_are_refused_in_one_line():
+    model = model_of()
+    model.compile("sgd")
+    with pytest.raises(
+        ValueError, match=r"^model\.fit takes an array of ids, \[B, S\], or .* list"
+    ):
+        model.fit([[1, 2], [1, 2, 3]], LABELS)
 
 
 @pytest.mark.parametrize("labels", [["bad", "good"], np.array(["bad", "good"])])

@@ -140,6 +140,8 @@ class AlbertForClassification(_Head):
     TensorShape([5, 3])
     """
 
+    label_axes = ("B",)
+
     def __init__(
         self,
         config: AlbertConfig,
@@ -208,6 +210,8 @@ class AlbertForMultipleChoice(_Head):
     """
 
     reads_sequence = False
+    input_axes = ("B", "C", "S")
+    label_axes = ("B",)
 
     def __init__(
         self, config: AlbertConfig, dropout_prob: float = 0.1, **kwargs: Unpack[LayerOptions]
@@ -260,6 +264,7 @@ class AlbertForTokenClassification(_Head):
     """
 
     uses_pooler = False
+    label_axes = ("B", "S")
 
     def __init__(
         self,

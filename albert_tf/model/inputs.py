@@ -5,29 +5,71 @@ Dimensions: B batch size, S sequence length, E embedding size.
 
 from __future__ import annotations
 
-import numbers
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
+import tf_keras
 
 from albert_tf.model import keras_3
+from albert_tf.model.config import AlbertConfig
 from albert_tf.spelling import closest
 
 # Hugging Face's names of the inputs → Google's, which are used here.
 _SYNONYMS = {"attention_mask": "input_mask", "token_type_ids": "segment_ids"}
-_NAMES = ("input_ids", "input_mask", "segment_ids", "inputs_embeds")
+_ARGUMENTS = ("input_ids", "input_mask", "segment_ids")  # of a call, in this order
+_NAMES = (*_ARGUMENTS, "inputs_embeds")
 _UNSUPPORTED = ("position_ids", "head_mask")  # others have these; ignoring them is wrong
 _LIKENESS = 0.8  # minimum similarity of a misspelled name; other features have 0.7 or less
 
-_TEXTS = "these are texts: model.{method}(tokenizer(texts), …)"
-_LABELS = (
-    "these labels are texts: model.{method} takes their numbers, such as "
-    "np.array([names.index(label) for label in labels])"
-)
-
 Features = Mapping[str, tf.Tensor]  # name → tensor; models may be called with these
 Inputs = dict[str, tf.Tensor]  # those that are given, by Google's name, or `inputs_embeds`
+
+
+class TakesInputs(tf_keras.layers.Layer):
+    """Base class of layers and models that are called with ids, which are checked before Keras is.
+
+    Keras says in twelve lines, and in `fit` in sixty, what is wrong with an argument.
+
+    Attributes:
+        config: the model's config.
+        input_axes: the axes of ids.
+    """
+
+    config: AlbertConfig
+    input_axes: tuple[str, ...] = ("B", "S")
+
+    def __call__(self, *args: object, **kwargs: object) -> Any:
+        """Calls the layer, as in Keras.
+
+        Raises:
+            ValueError: see `check_inputs`.
+        """
+        given = dict(zip(_ARGUMENTS, args, strict=False))
+        given |= {name: kwargs[name] for name in _ARGUMENTS if name in kwargs}
+        if given and self._is_called_as_here and not tf.inside_function():
+            self.check_inputs(**given)
+        return super().__call__(*args, **kwargs)
+
+    @property
+    def _is_called_as_here(self) -> bool:
+        """Whether no subclass has a `call` of its own, which may take other inputs."""
+        call = getattr(type(self), "call", None)
+        return getattr(call, "__module__", "").startswith("albert_tf.")
+
+    def check_inputs(
+        self, input_ids: object, input_mask: object = None, segment_ids: object = None
+    ) -> None:
+        """Checks the inputs of a call: arrays, tensors or types of them, or a dict of these.
+
+        Raises:
+            ValueError: they are texts, or see `read_inputs`; they are no batch of sequences, too
+                long, or differ in their shapes; or an id is none of the model.
+        """
+        inputs = read_inputs(input_ids, input_mask, segment_ids)
+        check_shape(inputs, self.config.max_position_embeddings, self.input_axes)
+        check_ids(inputs, self.config.vocab_size, self.config.type_vocab_size)
 
 
 def tokens_of(inputs: Inputs) -> tf.Tensor:
@@ -35,20 +77,72 @@ def tokens_of(inputs: Inputs) -> tf.Tensor:
     return inputs["input_ids"] if "input_ids" in inputs else inputs["inputs_embeds"]
 
 
-def check_shape(inputs: Inputs, max_position_embeddings: int) -> None:
-    """Raises ValueError if the input is no batch of sequences, or longer than the model allows."""
+def check_shape(
+    inputs: Inputs, max_position_embeddings: int, axes: Sequence[str] = ("B", "S")
+) -> None:
+    """Raises ValueError if inputs are no batch of sequences, too long, or differ in their shapes.
+
+    Args:
+        inputs: as `read_inputs` returns them.
+        max_position_embeddings: the largest length.
+        axes: the expected axes of ids, of which the last one is that of the sequence.
+    """
     shape = tf.TensorShape(tokens_of(inputs).shape)
-    expected = "[B, S]" if "input_ids" in inputs else "[B, S, E]"
-    if shape.rank not in (None, len(expected.split(","))):
+    if "inputs_embeds" in inputs:
+        axes = (*axes, "E")
+    if shape.rank not in (None, len(axes)):
         raise ValueError(
-            f"the input has the shape {tuple(shape)}: expected {expected}, a row for each text"
+            f"the input has the shape {tuple(shape)}: expected [{', '.join(axes)}], a row for each "
+            "text"
         )
-    length = (shape[1] if shape.rank else 0) or 0
+    place = axes.index("S")
+    length = (shape[place] if shape.rank else 0) or 0
     if length > max_position_embeddings:
         raise ValueError(
             f"the sequence length {length} exceeds "
-            f"max_position_embeddings={max_position_embeddings}"
+            f"max_position_embeddings={max_position_embeddings}. Truncate the texts: "
+            f"tokenizer(texts, max_length={max_position_embeddings})"
         )
+    for name in inputs.keys() & {"input_mask", "segment_ids"}:
+        found = tf.TensorShape(inputs[name].shape)
+        if not found.is_compatible_with(shape[: place + 1]):
+            raise ValueError(
+                f"{name} has the shape {tuple(found)}, the input {tuple(shape)}: expected one "
+                "number for each token"
+            )
+
+
+def check_ids(inputs: Inputs, vocab_size: int, type_vocab_size: int) -> None:
+    """Raises ValueError if inputs whose values are known have ids that the model has not.
+
+    A GPU would take zeros for them, without an error.
+    """
+    limits = {"input_ids": ("vocab_size", vocab_size)}
+    limits["segment_ids"] = ("type_vocab_size", type_vocab_size)
+    for name, (setting, count) in limits.items():
+        if name in inputs:
+            check_range(inputs[name], name, count, f"{setting}={count}")
+
+
+def check_range(
+    ids: object, name: str, count: int | None, reason: str, ignored: int | None = None
+) -> None:
+    """Raises ValueError if an array or an eager tensor has other numbers than 0 to `count` - 1.
+
+    Args:
+        ids: the numbers; those of symbolic tensors are not known.
+        name: what they are called, for the message.
+        count: how many there are; None if it is not known.
+        reason: the setting that says so, for the message.
+        ignored: another number that they may have.
+    """
+    is_eager = tf.is_tensor(ids) and hasattr(ids, "numpy") and tf.executing_eagerly()
+    if count is None or not (is_eager or isinstance(ids, np.ndarray)):
+        return
+    values = np.asarray(ids)
+    wrong = values[((values < 0) | (values >= count)) & (values != ignored)]
+    if wrong.size:
+        raise ValueError(f"{name} contain {wrong.flat[0]}: expected 0 to {count - 1} ({reason})")
 
 
 def are_texts(value: object) -> bool:
@@ -67,33 +161,6 @@ def are_texts(value: object) -> bool:
     if array.dtype.kind == "O":
         return array.size > 0 and isinstance(array.flat[0], (str, bytes))
     return array.dtype.kind in "SU"
-
-
-def refuse_texts(method: str, features: object, labels: object = None) -> None:
-    """Raises ValueError if a method of a model is given texts in place of their ids.
-
-    Args:
-        method: the method, for the message.
-        features: its first argument: arrays, a dict of them, or a data set.
-        labels: its second one.
-    """
-    if isinstance(features, tf.data.Dataset):
-        spec = features.element_spec
-        features, labels = spec[:2] if isinstance(spec, tuple) and len(spec) > 1 else (spec, None)
-    if isinstance(features, Mapping):
-        # Others, such as a text beside its ids, are not read.
-        ids = [features[name] for name in ("input_ids", "inputs_embeds") if name in features]
-        features = ids or list(features.values())
-    for values, message in ((features, _TEXTS), (labels, _LABELS)):
-        if are_texts(values):
-            raise ValueError(message.format(method=method))
-
-
-def as_labels(labels: object) -> object:
-    """Returns a list of numbers as an array; Keras takes lists only beside lists."""
-    if isinstance(labels, (list, tuple)) and labels and isinstance(labels[0], numbers.Number):
-        return np.asarray(labels)
-    return labels
 
 
 @tf.autograph.experimental.do_not_convert  # there is nothing to convert

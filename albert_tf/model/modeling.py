@@ -50,15 +50,15 @@ from albert_tf.model import (
     ops,
 )
 from albert_tf.model.config import AlbertConfig
-from albert_tf.model.fit_schedule import add_beginning
-from albert_tf.model.inputs import (
-    Features,
+from albert_tf.model.fit_data import (
     as_labels,
-    check_shape,
-    one_of,
-    read_inputs,
+    check_labels,
+    features_and_labels,
+    has_shapes,
     refuse_texts,
 )
+from albert_tf.model.fit_schedule import add_beginning
+from albert_tf.model.inputs import Features, TakesInputs, check_shape, one_of, read_inputs
 from albert_tf.model.layers import (
     AddAndNorm,
     AlbertLayer,
@@ -373,7 +373,7 @@ class TransformerBlock(AlbertLayer):
 
 
 @register
-class AlbertEncoder(AlbertLayer):
+class AlbertEncoder(TakesInputs, AlbertLayer):
     """The ALBERT encoder: L layers that share the weights of one or a few modules.
 
     Args:
@@ -563,7 +563,7 @@ def _is_auto(value: object) -> bool:
     return isinstance(value, str) and value == AUTO
 
 
-class AlbertModel(Configured, tf_keras.Model):
+class AlbertModel(TakesInputs, Configured, tf_keras.Model):
     """Base class of Keras models with an `AlbertEncoder`; the constructor creates the weights.
 
     Each model lists its call arguments, because Keras reads them, and would add to `**kwargs`.
@@ -583,6 +583,7 @@ class AlbertModel(Configured, tf_keras.Model):
 
     uses_pooler = True
     returns_logits = True
+    label_axes: tuple[str, ...] = ()  # of the ids of classes, where these are the labels
 
     def __init__(self, config: AlbertConfig, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
@@ -677,50 +678,65 @@ class AlbertModel(Configured, tf_keras.Model):
         A `FitSchedule` of the optimizer, as `fine_tuning_optimizer` makes, begins here.
 
         Raises:
-            ValueError: the data are texts, not ids, or a callback is of Keras 3.
+            ValueError: the data are texts, not ids, or have other shapes, ids or classes than the
+            model; or a callback is of Keras 3.
         """
-        self._refuse_texts("fit", x, y)
-        y = as_labels(y)
+        y = self._checked_labels("fit", x, y)
         keras_3.refuse(callbacks, "callbacks")
         callbacks = add_beginning(getattr(self, "optimizer", None), callbacks)
         return super().fit(x, y, batch_size, epochs, verbose, callbacks, *args, **kwargs)
 
     def evaluate(self, x: object = None, y: object = None, *args: object, **kwargs: object) -> Any:
         """Evaluates the model, as `tf_keras.Model.evaluate` does; raises what `fit` raises."""
-        self._refuse_texts("evaluate", x, y)
-        y = as_labels(y)
+        y = self._checked_labels("evaluate", x, y)
         keras_3.refuse(kwargs.get("callbacks"), "callbacks")
         return super().evaluate(x, y, *args, **kwargs)
 
     def predict(self, x: object, *args: object, **kwargs: object) -> Any:
         """Predicts, as `tf_keras.Model.predict` does; raises what `fit` raises."""
-        self._refuse_texts("predict", x)
+        self._check_data("predict", x)
         keras_3.refuse(kwargs.get("callbacks"), "callbacks")
         return super().predict(x, *args, **kwargs)
 
     def train_on_batch(self, x: object, y: object = None, *args: object, **kwargs: object) -> Any:
-        """Takes a step, as `tf_keras.Model.train_on_batch` does; raises ValueError for texts."""
-        self._refuse_texts("train_on_batch", x, y)
-        return super().train_on_batch(x, as_labels(y), *args, **kwargs)
+        """Takes a step, as `tf_keras.Model.train_on_batch` does; raises what `fit` raises."""
+        y = self._checked_labels("train_on_batch", x, y)
+        return super().train_on_batch(x, y, *args, **kwargs)
 
     def test_on_batch(self, x: object, y: object = None, *args: object, **kwargs: object) -> Any:
-        """Evaluates, as `tf_keras.Model.test_on_batch` does; raises ValueError for texts."""
-        self._refuse_texts("test_on_batch", x, y)
-        return super().test_on_batch(x, as_labels(y), *args, **kwargs)
+        """Evaluates, as `tf_keras.Model.test_on_batch` does; raises what `fit` raises."""
+        y = self._checked_labels("test_on_batch", x, y)
+        return super().test_on_batch(x, y, *args, **kwargs)
 
     def predict_on_batch(self, x: object) -> Any:
-        """Predicts, as `tf_keras.Model.predict_on_batch` does; raises ValueError for texts."""
-        self._refuse_texts("predict_on_batch", x)
+        """Predicts, as `tf_keras.Model.predict_on_batch` does; raises what `fit` raises."""
+        self._check_data("predict_on_batch", x)
         return super().predict_on_batch(x)
 
-    def _refuse_texts(self, method: str, features: object, labels: object = None) -> None:
-        """Raises ValueError for texts, unless a subclass has a `call` of its own, which takes them.
+    def _checked_labels(self, method: str, features: object, labels: object) -> Any:
+        """Returns labels as Keras takes them, after a check of the data of a method."""
+        labels = as_labels(labels)
+        self._check_data(method, features, labels, has_labels=True)
+        return labels
 
-        Keras would say it in sixty lines, which end in a dtype.
+    def _check_data(
+        self, method: str, features: object, labels: object = None, has_labels: bool = False
+    ) -> None:
+        """Raises ValueError about data that the model cannot take; Keras would say it in 60 lines.
+
+        A `call` of a subclass may take others.
         """
-        call = getattr(type(self), "call", None)
-        if getattr(call, "__module__", "").startswith("albert_tf."):
-            refuse_texts(method, features, labels)
+        if not self._is_called_as_here:
+            return
+        features, labels = features_and_labels(features, labels)
+        refuse_texts(method, features, labels)
+        if not has_shapes(features, method):  # a generator
+            return
+        self.check_inputs(features)
+        if has_labels and type(self).train_step is tf_keras.Model.train_step:
+            num_labels = getattr(self, "num_labels", None)
+            loss = getattr(self, "loss", None)
+            check_labels(labels, loss, self.label_axes, num_labels, method)
 
     @property
     def trainable_weights(self) -> list[tf.Variable]:
