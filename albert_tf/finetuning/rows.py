@@ -44,8 +44,7 @@ def parse_rows(
         ValueError: there is a bad row; the message names the file, the place and the reason of the
             first ones.
     """
-    bad: list[str] = []
-    reasons: list[str] = []
+    bad: list[tuple[str, str]] = []
     has_good = False
     for place, row in rows:
         try:
@@ -53,22 +52,34 @@ def parse_rows(
                 raise row
             value = parse(row, place)
         except BadRowError as error:
-            bad.append(f"{_name_place(where, place)}: {error}")
-            reasons.append(str(error))
+            bad.append((_name_place(where, place), str(error)))
             if len(bad) == MAX_BAD:
                 break
         else:
             has_good = True
             yield place, value
-    # Values in quotes, such as labels, differ from row to row.
-    kinds = {_QUOTED.sub("''", reason) for reason in reasons}
-    if len(bad) > 1 and len(kinds) == 1 and not has_good:
-        others = f"are the next {MAX_BAD - 1} rows"
-        if len(bad) < MAX_BAD:
-            others = "is the other row" if len(bad) == 2 else f"are the other {len(bad) - 1} rows"
-        raise NoGoodRowError(f"{bad[0]}; so {others}, and none is good")
     if bad:
-        raise ValueError("\n".join(bad))
+        raise refusal_of(bad, has_good)
+
+
+def refusal_of(bad: Sequence[tuple[str, str]], has_good: bool) -> ValueError:
+    """Returns the error about bad rows.
+
+    Args:
+        bad: place and reason of the first ones; MAX_BAD of them if there may be more.
+        has_good: whether another row is good.
+    """
+    lines = [f"{place}: {reason}" for place, reason in bad]
+    # Values in quotes, such as labels, differ from row to row.
+    kinds = {_QUOTED.sub("''", reason) for _, reason in bad}
+    if len(kinds) > 1 or has_good:
+        return ValueError("\n".join(lines))
+    others = f"so are the next {MAX_BAD - 1} rows, and none is good"
+    if len(bad) < MAX_BAD:
+        others = f"so are the other {len(bad) - 1} rows, and none is good"
+    if len(bad) <= 2:
+        others = "so is the other row, and none is good" if bad[1:] else "there is no other row"
+    return NoGoodRowError(f"{lines[0]}; {others}")
 
 
 def abbreviate(names: Sequence[str], most: int = MAX_NAMED) -> str:

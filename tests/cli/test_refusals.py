@@ -220,7 +220,12 @@ REFUSALS: dict[str, list[tuple]] = {
         (CLASSIFY + "--seed=1 true", "'true' is not a flag: flags start with -- "),
         (CLASSIFY + "true", "'true' is not a flag"),
         (CLASSIFY + "--spm_model_file=tags/train.txt", "not a SentencePiece model"),
-        (CLASSIFY, "train.tsv, line 2: expected 4 or more columns"),
+        (CLASSIFY, r"line 2: expected 4 or more .*; there is no other row. Is --data_dir right\?$"),
+        (
+            TUNE + "--task_name=tsv --train_file=a.tsv",
+            r"line 2: expected 2 or .* other 2 rows, and none is good. Is --train_file right\?$",
+            {"a.tsv": "text\tlabel\na\nb\nc\n"},
+        ),
         (CLASSIFY + "--max_seq_length=41", "=41 is larger .*embeddings=40"),
         (CLASSIFY + "--output_dir=other", "other contains another model .*num"),
         ("--task_name=mrcp --data_dir=. --output_dir=x", "mean 'mrpc'"),

@@ -42,7 +42,8 @@ def test_a_file_without_a_good_row_is_named_in_one_line():
     labels = [(line, BadRowError(f"label '{line}': expected a list")) for line in (1, 2, 3)]
     with pytest.raises(rows.NoGoodRowError, match=r"\Ax.tsv, line 1: label '1': .*other 2 rows"):
         list(parse_rows("x.tsv", labels, parse))
-    with pytest.raises(ValueError, match=r"\Ax.tsv, line 1: no question\Z"):
+    said = r"\Ax.tsv, line 1: no question; there is no other row\Z"
+    with pytest.raises(rows.NoGoodRowError, match=said):
         list(parse_rows("x.tsv", [(1, "row")], parse))
 
 

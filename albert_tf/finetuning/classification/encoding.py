@@ -23,7 +23,7 @@ from albert_tf.finetuning.classification.meaning import LabelColumn, Meaning
 from albert_tf.finetuning.classification.parsing import Block, RowParser
 from albert_tf.finetuning.classification.tasks import CUSTOM_TASK
 from albert_tf.finetuning.examples import LOOKED_AT, EncodedExamples, Unlabeled
-from albert_tf.finetuning.rows import MAX_BAD, BadRowError
+from albert_tf.finetuning.rows import MAX_BAD, BadRowError, refusal_of
 from albert_tf.finetuning.token_sequences import Packer, TokenSequences
 from albert_tf.model.tokenization import Tokenizer
 
@@ -288,7 +288,9 @@ class FirstPass:
                     bad.setdefault(line, errors[index])
         if bad:
             place = self.labels.table.place
-            raise ValueError("\n".join(f"{place(n)}: {bad[n]}" for n in sorted(bad)[:MAX_BAD]))
+            first = [(place(line), bad[line]) for line in sorted(bad)[:MAX_BAD]]
+            has_good = any(line not in bad for line in self._examples.lines)
+            raise refusal_of(first, has_good)
 
     def _report(self, is_known: NDArray[np.bool_], meanings: Sequence[Meaning]) -> None:
         """Logs what is skipped, and why a test split is not evaluated."""
