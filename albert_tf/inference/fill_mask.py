@@ -75,9 +75,16 @@ class FillMask(Task[TokenSequences]):
             texts: a text, or a list of texts.
 
         Raises:
-            ValueError: an input is not a string.
+            ValueError: an input is not a string, or is a pair.
         """
-        return split_pairs(texts)[0], isinstance(texts, str)
+        firsts, seconds = split_pairs(texts)
+        for number, second in enumerate(seconds):
+            if second:
+                raise ValueError(
+                    f"texts[{number}] is a pair: masked words are predicted of one text. Join the "
+                    "two, or pass them one by one"
+                )
+        return firsts, isinstance(texts, str)
 
     @staticmethod
     def parse_row(row: Row) -> str:

@@ -198,6 +198,14 @@ def test_masks_are_filled_with_the_best_words(fill_mask):
     json.dumps(found)
 
 
+def test_pairs_of_texts_have_no_masks(fill_mask):
+    with pytest.raises(
+        ValueError, match=r"^texts\[1\] is a pair: masked words are predicted of one"
+    ):
+        fill_mask(["A [MASK]", ("A [MASK]", "a boat")])
+    assert fill_mask([("A [MASK]", "")]) == fill_mask(["A [MASK]"])
+
+
 def test_text_right_after_a_mask_has_no_leading_space(fill_mask):
     tokenizer = fill_mask.tokenizer
     for text, after in (("The [MASK].", ["."]), ("[MASK]s", ["s"]), ("[MASK] .", ["▁", "."])):
