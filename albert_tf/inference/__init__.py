@@ -84,6 +84,7 @@ def run(settings: Settings) -> Iterator[files.JsonObject]:
         web.serve(settings, source)
         return iter(())
     task = registry.get(find_predicted_task(source, settings.wanted_task))
+    settings.check_answers(task.name)
     trained_with = source.run.record.settings
     if settings.needs_embeddings:
         compares = settings.similarity and not settings.is_search

@@ -10,7 +10,6 @@ from absl import logging
 from tqdm import tqdm
 
 from albert_tf.checkpoints.model_source import ModelSource
-from albert_tf.checkpoints.tasks import EMBEDDINGS
 from albert_tf.finetuning.task import Result
 from albert_tf.inference import answer_file
 from albert_tf.inference.inputs import Block, ExampleType, Inputs, Origin
@@ -46,8 +45,6 @@ def write(
     Raises:
         ValueError, OSError: the model cannot be used, or the file not be written.
     """
-    if task == EMBEDDINGS:
-        raise ValueError("--output_file: embeddings are written to --embeddings_file")
     answers = _answers(settings, source, task, inputs)
     answer_file.write(settings.output_file or "", answers, inputs.columns)
     return iter(())

@@ -254,9 +254,22 @@ class Settings(ModelFolderSettings, TextInputSettings, PredictorSettings, WebSet
                 f"--output_file={self.output_file}: expected a name in "
                 f"{' or '.join(answer_file.ENDINGS)}"
             )
-        if self.wanted_task == EMBEDDINGS or self.web:
+        if self.web:
+            raise ValueError("--output_file is for the answers of a task: --web shows its own")
+        self.check_answers(self.wanted_task)
+
+    def check_answers(self, task: str | None) -> None:
+        """Checks that `output_file` is not given for what has no answers.
+
+        Args:
+            task: the name of the task; None if the model determines it, which is asked later.
+
+        Raises:
+            ValueError: the task is that of embeddings. The message says where these are written.
+        """
+        if self.output_file and task == EMBEDDINGS:
             raise ValueError(
-                "--output_file is for the answers of a task: --similarity and --web have none, and "
+                "--output_file is for the answers of a task: similarities are printed, and "
                 "embeddings are written to --embeddings_file"
             )
 

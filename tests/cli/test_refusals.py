@@ -352,7 +352,7 @@ REFUSALS: dict[str, list[tuple]] = {
         (PREDICT + "--text=x --vocab_file=words.txt", "with another vocabulary"),
         (PREDICT + "--text=a --output_file=a.txt", r"a\.txt: expected a name in \.csv or \.jsonl"),
         (PREDICT + "--text=a --text_b=b --similarity --output_file=a.csv", "--embeddings_f"),
-        (PREDICT + "--web --output_file=a.csv", "--output_file is for the answers of a task"),
+        (PREDICT + "--web --output_file=a.csv", "_file is for the answers of a task: --web shows"),
         (
             PREDICT + "--input_file=text.txt --task=embeddings --output_file=a.csv",
             "embeddings are written to --embeddings_file",
