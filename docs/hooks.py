@@ -32,7 +32,7 @@ PAGES = {
 }
 NOTEBOOKS = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("examples/*.ipynb"))
 LINK = re.compile(r"\[([^\]]+)\]\((?![a-z]+:|#)([^)#\s]+)(#[^)]*)?\)")
-CODE = re.compile(r"<code>([^<\n]*)</code>")
+TEXT = re.compile(r"(?<=>)[^<>]+(?=<)")  # between two tags
 FLAG = re.compile(r"(?<!\S)--[\w=.,/]{1,40}")  # browsers may end a line after its hyphens
 IN_ONE_LINE = r'<span class="flag">\g<0></span>'
 NOTEBOOK_LINK = re.compile(r'href="([^"/]+\.ipynb)"')
@@ -110,7 +110,7 @@ def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
 
     if page.file.src_uri in NOTEBOOKS:
         return NOTEBOOK_LINK.sub(rewrite, html)
-    return CODE.sub(lambda code: f"<code>{FLAG.sub(IN_ONE_LINE, code[1])}</code>", html)
+    return TEXT.sub(lambda text: FLAG.sub(IN_ONE_LINE, text[0]), html)
 
 
 def settings_table(name: str, base: str | None) -> str:

@@ -171,6 +171,23 @@ def test_code_fits_into_the_column_of_the_site(page):
     assert [line for line in "".join(blocks).splitlines() if len(line) > 100] == []
 
 
+def docstrings_of(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            yield ast.get_docstring(node) or ""
+
+
+def test_no_page_of_the_reference_loses_a_name_in_angle_brackets():
+    """Outside of code, a browser takes `model.ckpt-<step>` for an unknown element."""
+    text = "\n\n".join(
+        docstring
+        for path in (ROOT / "albert_tf").rglob("*.py")
+        for docstring in docstrings_of(path)
+    )
+    prose = re.sub(r'`[^`]*`|"[^"\n]*"|^ {4}.* \\\n.*', "", text, flags=re.MULTILINE)
+    assert re.findall(r"\S*<\w+>\S*", prose) == []
+
+
 def test_how_albert_works_shows_what_albert_describe_prints():
     text = (ROOT / "docs" / "how_albert_works.md").read_text(encoding="utf-8")
     shown = text.split("$ albert describe albert_base\n")[1].split("\n```")[0]

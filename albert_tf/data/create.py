@@ -43,7 +43,7 @@ def create_pretraining_data(settings: Settings) -> JsonObject:
     """Creates pre-training records from text.
 
     Returns:
-        The content of the metadata file: settings, vocabulary, counts and files.
+        The content of the metadata file, which are settings, vocabulary, counts and files.
 
     Raises:
         FileNotFoundError: an input file or the vocabulary does not exist.

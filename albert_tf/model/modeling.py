@@ -774,7 +774,7 @@ class AlbertForPretraining(AlbertModel):
 
     Returns: dict of
         masked_lm_logits: float32 [B, P, V].
-        <name>_logits: float32 [B, K], for the K classes of the sentence objective. The default is
+        `<name>_logits`: float32 [B, K], for the K classes of the sentence objective. The default is
             `sentence_order_logits`, with class 0 for segments in order and class 1 for swapped
             ones. Absent with "none".
         hidden_states, attentions: as in `AlbertEncoder`, if asked for.

@@ -5,7 +5,7 @@ r"""Pre-trains ALBERT on records made by create_pretraining_data.py, and evaluat
         --eval_input_file=records/held_out.tfrecord --train_batch_size=32 \
         --learning_rate=0.00015 --num_train_steps=10000 --num_warmup_steps=1000
 
-Writes checkpoints (model.ckpt-<step>), metrics.jsonl and TensorBoard summaries to --output_dir.
+Writes checkpoints (`model.ckpt-<step>`), metrics.jsonl and TensorBoard summaries to --output_dir.
 With --do_eval, each checkpoint is evaluated when it is saved, and eval_results.txt and
 model.ckpt-best are written. The training curves are plotted at the end. Run the same command again
 to resume a run.

@@ -6,9 +6,9 @@ r"""Fine-tunes, evaluates and predicts with ALBERT on RACE or custom multiple-ch
 --data_dir contains RACE/{train,dev,test}/{middle,high}, with all.txt (one article per line) or one
 file per article. With --task_name=choice, it contains train.jsonl, dev.jsonl and test.jsonl, with
 one JSON object per line: passage, question, options (two or more), label. Checkpoints,
-model.ckpt-best, eval_results.txt, predict_results.txt, <task_name>_predictions.jsonl and plots are
-written to --output_dir. With --num_runs or several learning rates, each run has a subfolder, next
-to sweep_results.txt. Run the same command again to resume a run.
+model.ckpt-best, eval_results.txt, predict_results.txt, `<task_name>_predictions.jsonl` and plots
+are written to --output_dir. With --num_runs or several learning rates, each run has a subfolder,
+next to sweep_results.txt. Run the same command again to resume a run.
 """
 
 from __future__ import annotations
