@@ -204,8 +204,8 @@ class Task(abc.ABC, Generic[FeaturesType]):
     def show(row: files.JsonObject, result: Result) -> files.Json:
         """Returns what the web page shows of a result, as one of Gradio's components takes it.
 
-        This is label → number, or a number. With `marks_spans`, it is a text and its spans; see
-        `mark`.
+        This is label → probability, a number, or a text. With `marks_spans`, it is a text and its
+        spans; see `mark`.
         """
         return result.get("probabilities", result.get("score"))
 
@@ -213,7 +213,7 @@ class Task(abc.ABC, Generic[FeaturesType]):
     def table(row: files.JsonObject, result: Result) -> list[Sequence[files.Json]]:
         """Returns what else the answer may be, the most probable first; the last cell is a number.
 
-        The web page shows it as a table; none if it is empty.
+        The web page shows it as a table, unless it is empty, or no more than the bars of `show`.
         """
         return ranked(result.get("probabilities") or {})
 

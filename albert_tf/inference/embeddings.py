@@ -121,14 +121,16 @@ class EmbeddingTask(Task[TokenSequences]):
         return [{"embedding": as_json(row)} for row in results]
 
     @staticmethod
-    def show(row: files.JsonObject, result: Result) -> dict[str, float]:
-        """Returns the similarities of the nearest texts, for the web page."""
-        return {near["text"]: near["similarity"] for near in result["nearest"]}
+    def show(row: files.JsonObject, result: Result) -> str | None:
+        """Returns the nearest text, for the web page: similarities may be negative, unlike bars."""
+        return next(
+            (f"{near['text']} ({near['similarity']:.2f})" for near in result["nearest"]), None
+        )
 
     @staticmethod
     def table(row: files.JsonObject, result: Result) -> list[Sequence[files.Json]]:
-        """Returns the nearest texts with their similarities."""
-        return [(near["text"], near["similarity"]) for near in result["nearest"]]
+        """Returns the next texts with their similarities."""
+        return [(near["text"], near["similarity"]) for near in result["nearest"][1:]]
 
 
 def similarities(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -137,9 +137,10 @@ class FillMask(Task[TokenSequences]):
     @staticmethod
     def show(row: files.JsonObject, result: Result) -> dict[str, float]:
         """Returns the words for each mask with their probabilities, for the web page."""
+        masks = result["masks"]
         return {
-            f"{number}. {word['token']}": word["score"]
-            for number, words in enumerate(result["masks"], 1)
+            f"{number}. {word['token']}" if len(masks) > 1 else word["token"]: word["score"]
+            for number, words in enumerate(masks, 1)
             for word in words
         }
 

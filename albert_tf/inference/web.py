@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
 import os
 import unicodedata
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from absl import logging
 
@@ -18,6 +20,7 @@ from albert_tf.inference import web_access
 from albert_tf.inference.embedding_program import search
 from albert_tf.inference.model_task import find_predicted_task, possible_tasks
 from albert_tf.inference.opening import make_predictor, using_devices
+from albert_tf.inference.predictor import Predictor
 from albert_tf.inference.settings import Settings
 from albert_tf.model.tokenization import Tokenizer
 
@@ -74,64 +77,112 @@ def _is_chinese(row: Mapping[str, str]) -> bool:
     return any("CJK" in unicodedata.name(char, "") for text in row.values() for char in text)
 
 
-_JSON_HEIGHT = 220  # pixels, so that the examples below are seen
 _MOST_BARS = 5  # of labels; the table, which is there if there are more, has all of them
 _ONE_PER_LINE = "{}, one per line"  # label of a field with several texts
+# What is shown first, the rows of the table, and the result.
+_Answer: TypeAlias = tuple[files.Json, list[list[files.Json]], Result | None]
 
 
-def make_form(settings: Settings, source: ModelSource, task: str) -> gr.Interface:
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """The form of a task.
+
+    Attributes:
+        answer: returns what is shown of the result for the values of the fields; the rows of the
+            table, which are none if there is nothing else to show; and the result.
+        blocks: what Gradio draws.
+        fields: the fields.
+        best: shows the answer, as bars or as spans.
+        table: shows the rows.
+    """
+
+    answer: Callable[..., _Answer]
+    blocks: gr.Blocks
+    fields: Sequence[gr.Textbox]
+    best: gr.Label | gr.HighlightedText
+    table: gr.Dataframe
+
+
+def make_form(settings: Settings, source: ModelSource, task: str) -> Form:
     """Returns the form of one of the tasks of a model, which has answered its first example."""
     import gradio as gr
 
     predictor = make_predictor(source, task, settings, settings.precision, settings.threads)
     predicted = predictor.task
-    parse = predicted.parse_row
     examples = choose_examples(source, task, predicted)
-    columns = list(examples[0])
+    answer = _answering(predictor, list(examples[0]), settings.top_k)
+    shown: _Answer = (None, [], None)
+    with contextlib.suppress(gr.Error):  # a task of your own may have no use for the example
+        # The first call compiles: no visitor has to wait for it.
+        shown = answer(*examples[0].values())
+    labels = files.quote_all(predictor.labels) if predictor.labels else ""
+    make_best = (
+        gr.HighlightedText
+        if predicted.marks_spans
+        else functools.partial(gr.Label, num_top_classes=_MOST_BARS)
+    )
+    with gr.Blocks() as blocks:
+        with gr.Row():
+            with gr.Column():
+                fields = [
+                    gr.Textbox(
+                        text, label=_ONE_PER_LINE.format(key) if key in LISTS else key, lines=2
+                    )
+                    for key, text in examples[0].items()
+                ]
+                with gr.Row():
+                    gr.ClearButton(fields)
+                    button = gr.Button("Submit", variant="primary")
+            with gr.Column():
+                best = make_best(shown[0], label=f"{task}: {labels}" if labels else task)
+                table = gr.Dataframe(headers=list(predicted.table_columns), **_filled(shown[1]))
+                with gr.Accordion("JSON", open=False):
+                    result = gr.JSON(shown[2], show_label=False)
+        gr.on(
+            [button.click, *(field.submit for field in fields)],
+            lambda *values: _updates(answer(*values)),
+            fields,
+            [best, table, result],
+        )
+        gr.Examples([list(row.values()) for row in examples], fields)
+    return Form(answer, blocks, fields, best, table)
 
-    def answer(*values: str) -> tuple[files.Json, list[list[files.Json]], Result]:
+
+def _answering(predictor: Predictor, columns: Sequence[str], top_k: int) -> Callable[..., _Answer]:
+    """Returns the function that answers the values of the fields of these columns."""
+    import gradio as gr
+
+    task = predictor.task
+
+    def answer(*values: str) -> _Answer:
         row: files.JsonObject = dict(zip(columns, values, strict=True))
         row |= {key: row[key].splitlines() for key in LISTS if key in row}
         try:
             if TEXTS in row:
                 texts = [({"line": n}, (text, "")) for n, text in enumerate(row[TEXTS], 1)]
-                found = search(predictor, row["text"], [texts], settings.top_k)
-                result: Result = {"nearest": found}
+                result: Result = {"nearest": search(predictor, row["text"], [texts], top_k)}
             else:
-                (result,) = predictor.predict([parse(row)])
+                (result,) = predictor.predict([task.parse_row(row)])
         except ValueError as error:
             raise gr.Error(str(error), print_exception=False) from None
-        return predicted.show(row, result), _rounded(predicted.table(row, result)), result
+        shown, rows = task.show(row, result), task.table(row, result)
+        has_all = not task.marks_spans and isinstance(shown, dict) and len(shown) <= _MOST_BARS
+        return shown, [] if has_all else _rounded(rows), result
 
-    shown: tuple[Any, Any, Any] = (None, [], None)
-    with contextlib.suppress(gr.Error):  # a task of your own may have no use for the example
-        # The first call compiles: no visitor has to wait for it.
-        shown = answer(*examples[0].values())
-    labels = files.quote_all(predictor.labels) if predictor.labels else ""
-    title = f"{task}: {labels}" if labels else task
-    if predicted.marks_spans:
-        best = gr.HighlightedText(shown[0], label=title)
-    else:
-        best = gr.Label(shown[0], label=title, num_top_classes=_MOST_BARS)
-    return gr.Interface(
-        answer,
-        [
-            gr.Textbox(text, label=_ONE_PER_LINE.format(key) if key in LISTS else key, lines=2)
-            for key, text in examples[0].items()
-        ],
-        [
-            best,
-            gr.Dataframe(
-                shown[1] or None,
-                headers=list(predicted.table_columns),
-                label="alternatives",
-                visible=len(shown[1]) > (0 if predicted.marks_spans else _MOST_BARS),
-            ),
-            gr.JSON(shown[2], label="JSON", max_height=_JSON_HEIGHT, open=False),
-        ],
-        examples=[list(row.values()) for row in examples],
-        flagging_mode="never",
-    )
+    return answer
+
+
+def _updates(answer: _Answer) -> tuple[files.Json, gr.Dataframe, Result | None]:
+    """Returns an answer as the components of a page take it."""
+    import gradio as gr
+
+    shown, rows, result = answer
+    return shown, gr.Dataframe(**_filled(rows)), result
+
+
+def _filled(rows: list[list[files.Json]]) -> dict[str, Any]:
+    """Returns the arguments of a table that is seen if it has rows."""
+    return {"value": rows or None, "visible": bool(rows), "label": "alternatives"}
 
 
 def _rounded(table: Sequence[Sequence[files.Json]]) -> list[list[files.Json]]:
@@ -146,7 +197,7 @@ def make_page(settings: Settings, source: ModelSource) -> gr.Blocks:
 
     wanted = settings.wanted_task
     names = possible_tasks(source) if wanted is None else (find_predicted_task(source, wanted),)
-    forms = [make_form(settings, source, name) for name in names]
+    forms = [make_form(settings, source, name).blocks for name in names]
     name = os.path.basename(os.path.abspath(source.folder))
     labels = abbreviate(source.run.record.labels)
     task = names[0].replace("_", " ") + (f" of {labels}" if labels else "")

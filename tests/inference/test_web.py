@@ -56,19 +56,45 @@ def form_of(folder, task=None):
     [
         ("classification", [TEXTS[0], ""], {"water", "land"}),
         ("multiple_choice", ["The river", "It is _.", "old\nnew"], {"old", "new"}),
-        ("embeddings", [TEXTS[1], f"{TEXTS[3]}\n{TEXTS[1]}"], {TEXTS[1], TEXTS[3]}),
     ],
 )
-def test_a_form_shows_a_number_for_each_name(saved, kind, values, names):
+def test_a_form_shows_a_bar_for_each_name(saved, kind, values, names):
     form = form_of(saved(kind))
-    shown, table, _ = form.fn(*values)
+    shown, table, _ = form.answer(*values)
     assert set(shown) == names
+    assert table == []  # the bars say all
+    labels = {"classification": "classification: 'water', 'land'"}
+    assert form.best.label == labels.get(kind, kind)
+    best = form.best.postprocess(shown).model_dump()["label"]
+    assert shown[best] == max(shown.values())
+
+
+def test_a_form_shows_a_table_where_there_are_more_names_than_bars(saved):
+    form = form_of(saved("multiple_choice"))
+    options = [f"option {number}" for number in range(6)]
+    shown, table, _ = form.answer("The river", "It is _.", "\n".join(options))
     assert dict(table) == pytest.approx(shown, abs=1e-4)
     assert [number for _, number in table] == sorted(dict(table).values(), reverse=True)
-    labels = {"classification": "classification: 'water', 'land'"}
-    assert form.output_components[0].label == labels.get(kind, kind)
-    best = form.output_components[0].postprocess(shown).model_dump()["label"]
-    assert shown[best] == max(shown.values())
+    assert web._updates((shown, table, None))[1].visible
+    assert not web._updates((shown, [], None))[1].visible
+
+
+def test_a_form_names_the_nearest_text_and_lists_the_others(saved):
+    form = form_of(saved("embeddings"))
+    shown, table, result = form.answer(TEXTS[1], f"{TEXTS[3]}\n{TEXTS[1]}")
+    assert shown == f"{TEXTS[1]} (1.00)"
+    other = result["nearest"][1]
+    assert table == [[TEXTS[3], pytest.approx(other["similarity"], abs=1e-4)]]
+    assert form.answer(TEXTS[1], "")[:2] == (None, [])
+
+
+def test_a_form_numbers_the_words_of_several_masks(saved):
+    form = form_of(saved("fill_mask"), "fill_mask")
+    one, _, _ = form.answer("The [MASK] carries the rain.")
+    several, _, _ = form.answer("The [MASK] carries the [MASK].")
+    assert [name[:3] for name in several] == ["1. ", "1. ", "2. ", "2. "]
+    assert len(one) == 2
+    assert not any(name.startswith("1. ") for name in one)
 
 
 @pytest.mark.parametrize(
@@ -76,13 +102,14 @@ def test_a_form_shows_a_number_for_each_name(saved, kind, values, names):
 )
 def test_a_form_marks_spans_in_their_text(saved, kind, first):
     form, text = form_of(saved(kind)), "\U0001f642 The boat waits."
-    shown, table, result = form.fn(*first, text)
-    parts = form.output_components[0].postprocess(shown).model_dump()
+    shown, table, result = form.answer(*first, text)
+    parts = form.best.postprocess(shown).model_dump()
     found = [part["token"] for part in parts if part["class_or_confidence"]]
     spans = result["spans"] if "spans" in result else [{"text": result["answer"]}]
     assert found == [span["text"] for span in spans]
     assert "".join(part["token"] for part in parts) == text
-    assert len(table) == len(result["answers" if first else "tokens"])
+    others = [x["answer"] for x in result.get("answers", []) if x["answer"] != found[0]]
+    assert [answer for answer, _ in table] == others
 
 
 EXAMPLES = {
@@ -107,13 +134,14 @@ def test_a_form_has_the_fields_of_the_data_and_opens_with_an_answer(
     folder = shutil.copytree(saved(kind), tmp_path / "run")
     RunFolder(str(folder)).keep_examples(kept)
     form = form_of(str(folder))
-    assert [field.label for field in form.input_components] == labels
-    values = [field.value for field in form.input_components]
+    assert [field.label for field in form.fields] == labels
+    values = [field.value for field in form.fields]
     first = kept[0] if kept else {"text": "What a lovely day!", "text_b": ""}
     assert [value.splitlines() for value in values] == [
         value if isinstance(value, list) else value.splitlines() for value in first.values()
     ]
-    assert form.output_components[2].value == form.fn(*values)[2]
+    (result,) = (x for x in form.blocks.blocks.values() if isinstance(x, gr.JSON))
+    assert result.value == form.answer(*values)[2]
 
 
 def test_examples_are_in_a_language_that_the_vocabulary_has(tmp_path, toy_tokenizer):
@@ -128,7 +156,7 @@ def test_examples_are_in_a_language_that_the_vocabulary_has(tmp_path, toy_tokeni
 
 def test_an_invalid_input_is_shown_as_an_error(saved):
     with pytest.raises(gr.Error, match=r"no \[MASK\] in the text"):
-        form_of(saved("fill_mask"), "fill_mask").fn("It rains.")
+        form_of(saved("fill_mask"), "fill_mask").answer("It rains.")
 
 
 def test_a_page_has_a_form_for_each_task(saved):
@@ -137,15 +165,17 @@ def test_a_page_has_a_form_for_each_task(saved):
         page = in_loop(web.make_page, settings, ModelSource.open(settings.model_dir))
         assert not page.analytics_enabled
         assert page.title == f"{os.path.basename(settings.model_dir)}: {titles.pop()}"
-        assert [x.open for x in page.blocks.values() if isinstance(x, gr.JSON)] == [False, False]
-        # The bars say all of two labels, and words are marked nowhere.
+        assert [x.open for x in page.blocks.values() if isinstance(x, gr.Accordion)] == [False] * 2
         tables = [x.visible for x in page.blocks.values() if isinstance(x, gr.Dataframe)]
-        assert tables[0] is False
-        return [block.label for block in page.blocks.values() if isinstance(block, gr.Tab)]
+        names = [block.label for block in page.blocks.values() if isinstance(block, gr.Tab)]
+        # The bars say all of two labels and two words; the example of embeddings has two texts.
+        return dict(zip(names, tables, strict=True))
 
     titles = ["classification of water, land", "embeddings"]
-    assert tabs(model_dir=saved("fill_mask")) == ["embeddings", "fill_mask"]
-    assert tabs(model_dir=saved("classification")) == ["classification", "embeddings"]
+    found = tabs(model_dir=saved("fill_mask"))
+    assert list(found.items()) == [("embeddings", True), ("fill_mask", False)]
+    found = tabs(model_dir=saved("classification"))
+    assert list(found.items()) == [("classification", False), ("embeddings", True)]
 
 
 # Which requests are answered
@@ -265,7 +295,8 @@ def request(port, method, path, body=None, host=None, content_type="application/
 def ask(port, number, text):
     """The JSON that the form of a classifier shows for a text, as the page asks for it."""
     session = f"session{number}"
-    form = {"data": [text, ""], "fn_index": 0, "session_hash": session}
+    # Function 0 clears the fields.
+    form = {"data": [text, ""], "fn_index": 1, "session_hash": session}
     assert request(port, "POST", "/gradio_api/queue/join", json.dumps(form))[0] == 200
     _, events = request(port, "GET", f"/gradio_api/queue/data?session_hash={session}")
     found = [json.loads(event) for event in re.findall(r"data: (.*)", events)]

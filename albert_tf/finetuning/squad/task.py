@@ -374,8 +374,9 @@ class QuestionAnswering(FineTuningTask[Settings, SquadData, SquadFeatures]):
 
     @staticmethod
     def table(row: files.JsonObject, result: Result) -> list[Sequence[files.Json]]:
-        """Returns the best answers with their scores."""
-        return [(answer["answer"], answer["score"]) for answer in result["answers"]]
+        """Returns the best of the other answers with their scores."""
+        others = [answer for answer in result["answers"] if answer["answer"] != result["answer"]]
+        return [(answer["answer"], answer["score"]) for answer in others]
 
     # Metrics, and the files of Google's programs.
 

@@ -85,7 +85,6 @@ class TokenClassifier(FineTuningTask[Settings, Examples[Sentence], Windows]):
         {"text": "王小明住在北京。"},
     )
     marks_spans = True
-    table_columns = ("token", "label", "probability")
 
     def __init__(
         self,
@@ -274,11 +273,6 @@ class TokenClassifier(FineTuningTask[Settings, Examples[Sentence], Windows]):
     def show(row: files.JsonObject, result: Result) -> files.JsonObject:
         """Returns the text with its spans, for the web page."""
         return mark(row["text"], result["spans"])
-
-    @staticmethod
-    def table(row: files.JsonObject, result: Result) -> list[Sequence[files.Json]]:
-        """Returns the tokens with their labels, and the probabilities of these, in their order."""
-        return list(zip(result["tokens"], result["labels"], result["scores"], strict=True))
 
     # Metrics, and the files in the columns of CoNLL.
 
