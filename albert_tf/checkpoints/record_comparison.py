@@ -165,7 +165,7 @@ def _changes(before: RunRecord, now: RunRecord, names: Collection[str]) -> Chang
     ours, theirs = now.texts(names), before.texts(names)
     return {
         name: (str(before.files.get(name, theirs[name])), str(now.files.get(name, ours[name])))
-        for name in sorted(ours.keys() & theirs.keys())
+        for name in sorted(ours.keys() & theirs.keys(), key=lambda name: (name != TASK, name))
         if ours[name] != theirs[name]
     }
 
@@ -187,7 +187,12 @@ def _warn_of_missing(folder: RunFolder, now: RunRecord, names: Collection[str]) 
 
 
 def _decide(what: str, changes: Changes, advice: str, settings: ComparingSettings) -> Changes:
-    """Logs and returns changes that are allowed; raises ValueError if they are not."""
+    """Logs and returns changes that are allowed; raises ValueError if they are not.
+
+    Of a run for another task, nothing else is named: its settings are those of another program.
+    """
+    if TASK in changes and not settings.allow_changed_settings:
+        changes = {TASK: changes[TASK]}
     if changes:
         refuse_unless_allowed(f"{what}:\n{lines_of(changes)}", advice, settings, between="\n")
     return changes

@@ -32,6 +32,7 @@ from albert_tf.finetuning.task import AnyFineTuningTask
 from albert_tf.model import initialization
 from albert_tf.model.tokenization import Tokenizer
 from albert_tf.training import devices, replicas
+from albert_tf.training.admission import InitialWeights
 from albert_tf.training.hooks import Hook
 from albert_tf.training.run import Run
 
@@ -41,6 +42,7 @@ def fine_tune(
     source: ModelSource,
     name: str = "",
     hooks: Sequence[Hook] = (),
+    weights: InitialWeights | None = None,
 ) -> FineTuningResult:
     """Runs the phases that the settings enable: training, evaluation, prediction and export.
 
@@ -50,6 +52,7 @@ def fine_tune(
         name: name of the task in `albert_tf.finetuning.registry`, unless the task itself has one;
             "" if it is not registered, so that its models cannot be used for prediction from text.
         hooks: called in training; see `training.hooks`.
+        weights: those of `init_checkpoint`, if they have been compared before.
 
     Returns:
         The result of the best checkpoint; in a sweep, of the best run.
@@ -72,13 +75,14 @@ def fine_tune(
             )
         data = {split: task.read(split) for split in settings.splits}
         known = describe_task(settings, tokenizer, task, data.get(TRAIN), name)
+        weights = weights or InitialWeights(settings.init_checkpoint)
 
         # Features are made once for all runs, and only if the first one is admitted.
         splits = functools.cache(functools.partial(make_splits, task.make_features, data))
 
         def run_one(each: FineTuningSettings) -> tuple[RunResult, str]:
             with Run.open(each, opened) as run:
-                run.admit(known)
+                run.admit(known, weights)
                 _warn_of_vocabulary(run, tokenizer)
                 return _do_phases(run, FineTuning(task, splits(), opened.strategy), hooks)
 

@@ -51,8 +51,10 @@ def run_fine_tuning(
     settings = settings.completed()
     source = open_source(settings)
     vocabulary = run_record.of_tokenizer(source.unchecked_tokenizer, settings.vocabulary_file)
+    weights = admission.InitialWeights(settings.init_checkpoint)
     for each in settings.runs():
-        admission.refuse_early(each, source.config, vocabulary)
+        names = _names_of(task_class, name)
+        admission.refuse_early(each, source.config, vocabulary, weights, names)
     try:
         task = task_class.open(settings, source, None if rows is None else tables_of(rows))
     except NoGoodRowError as error:
@@ -61,7 +63,17 @@ def run_fine_tuning(
         raise ValueError(f"{error}{asked}") from None
     from albert_tf.finetuning.fine_tune import fine_tune  # imported late: needs TensorFlow
 
-    return fine_tune(task, source, name, hooks)
+    return fine_tune(task, source, name, hooks, weights)
+
+
+def _names_of(task_class: type[AnyFineTuningTask], name: str) -> Sequence[str]:
+    """Returns the names that a task may have in the record of a run; () if that is not known.
+
+    A class of the user may choose one for the data.
+    """
+    if not task_class.__module__.startswith("albert_tf."):
+        return ()
+    return task_class.names or (name,)
 
 
 def open_source(settings: FineTuningSettings) -> ModelSource:

@@ -70,6 +70,7 @@ class Task(abc.ABC, Generic[FeaturesType]):
         settings_class: the class of the settings that a model is trained with.
         name: name of the task in `albert_tf.finetuning.registry`, which a run records; "" for the
             name with which `finetuning.run_task` was called.
+        names: the names of which the data decide; () if there is one.
         tokenizer: the tokenizer of the model.
         max_seq_length: maximum sequence length, in tokens.
         labels: names of the model's outputs, in the order of their ids; () if they have none. They
@@ -90,6 +91,7 @@ class Task(abc.ABC, Generic[FeaturesType]):
 
     settings_class: ClassVar[type[FineTuningSettings]] = FineTuningSettings
     name: str = ""
+    names: ClassVar[tuple[str, ...]] = ()
     tokenizer: Tokenizer
     max_seq_length: int
     labels: tuple[str, ...] = ()

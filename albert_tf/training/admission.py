@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
+from collections.abc import Sequence
 
 from albert_tf.checkpoints import (
     containers,
@@ -15,12 +17,38 @@ from albert_tf.checkpoints import (
 from albert_tf.checkpoints.record_comparison import Changes
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
+from albert_tf.files import Json
 from albert_tf.model.config import AlbertConfig, config_file
 from albert_tf.training.settings import RunSettings
 
 
-def refuse_early(settings: RunSettings, config: AlbertConfig, tokenizer: RunRecord) -> None:
-    """Raises the ValueError of `Run.admit` about settings, model and vocabulary, and logs nothing.
+class InitialWeights:
+    """The weights that a run, or all runs of a sweep, start with.
+
+    Args:
+        init_checkpoint: their path; None or "" for random ones.
+    """
+
+    def __init__(self, init_checkpoint: str | None) -> None:
+        self._path = init_checkpoint
+
+    @functools.cached_property
+    def record(self) -> FileRecord:
+        """What is recorded of them, for which their file is read, once."""
+        if not self._path:
+            return FileRecord("none")
+        path = model_folder.find_checkpoint(self._path)
+        return FileRecord(f"digest {containers.digest(path)}", run_record.absolute(path))
+
+
+def refuse_early(
+    settings: RunSettings,
+    config: AlbertConfig,
+    tokenizer: RunRecord,
+    weights: InitialWeights,
+    tasks: Sequence[str],
+) -> None:
+    """Raises the ValueError of `Run.admit` about task, model and vocabulary, and logs nothing.
 
     Reading the data may take minutes, which a run that is refused anyway need not wait for.
 
@@ -28,16 +56,33 @@ def refuse_early(settings: RunSettings, config: AlbertConfig, tokenizer: RunReco
         settings: the completed settings of the run.
         config: the model's config.
         tokenizer: the record of the tokenizer.
+        weights: the weights that the run starts with, which only a resumed run is compared by.
+        tasks: the names that the task may have, which may depend on its data; () if any.
     """
     if settings.allow_changed_settings:  # changes are logged by `Run.admit`
         return
     folder = RunFolder(settings.output_dir).current
-    record = make_record(settings, config, None, tokenizer)
-    compare_record(record, folder, settings.trained_in(folder), settings, is_final=False)
+    trained = settings.trained_in(folder)
+    before = folder if settings.do_train else trained
+    name = before.record.task_name if before else ""
+    task: dict[str, Json] = {"name": name if name in tasks else tasks[0]} if tasks else {}
+    early = dataclasses.replace(tokenizer, task=task)
+    compared = weights if _resumes(settings, folder) else None
+    record = make_record(settings, config, None, early, compared)
+    compare_record(record, folder, trained, settings, is_final=False)
+
+
+def _resumes(settings: RunSettings, folder: RunFolder) -> bool:
+    """Returns whether a run continues the training in its folder."""
+    return settings.do_train and folder.has_checkpoint
 
 
 def make_record(
-    settings: RunSettings, config: AlbertConfig, precision: str | None, known: RunRecord
+    settings: RunSettings,
+    config: AlbertConfig,
+    precision: str | None,
+    known: RunRecord,
+    weights: InitialWeights | None,
 ) -> RunRecord:
     """Returns the record of a run, without its start.
 
@@ -47,15 +92,15 @@ def make_record(
         precision: the compute dtype, such as "float32"; None if it is not known yet.
         known: what the program has found out: the files of vocabulary and training data, the task,
             and settings.
+        weights: those that the run starts with; None if they are not compared, nor recorded.
     """
     values = json.loads(run_record.to_json(settings.to_dict())) | known.settings
     values[run_record.PRECISION] = precision  # instead of "auto"
     if precision is None:
         del values[run_record.PRECISION]
-    files = {
-        run_record.CONFIG: _config_record(settings, config),
-        run_record.INIT_CHECKPOINT: _weights_record(settings.init_checkpoint),
-    }
+    files = {run_record.CONFIG: _config_record(settings, config)}
+    if weights is not None:
+        files[run_record.INIT_CHECKPOINT] = weights.record
     return dataclasses.replace(
         known,
         settings=values,
@@ -67,13 +112,6 @@ def make_record(
 def _config_record(settings: RunSettings, config: AlbertConfig) -> FileRecord:
     content = json.dumps(config.to_dict(), sort_keys=True)
     return FileRecord.of_text(content, config_file(settings.albert_config_file or ""))
-
-
-def _weights_record(init_checkpoint: str | None) -> FileRecord:
-    if not init_checkpoint:
-        return FileRecord("none")
-    path = model_folder.find_checkpoint(init_checkpoint)
-    return FileRecord(f"digest {containers.digest(path)}", run_record.absolute(path))
 
 
 def compare_record(
@@ -98,7 +136,7 @@ def compare_record(
     Raises:
         ValueError: something has changed, and `allow_changed_settings` is not set.
     """
-    if settings.do_train and folder.has_checkpoint:
+    if _resumes(settings, folder):
         changes = record_comparison.check_training(folder, record, settings, is_final)
         if changes or trained is folder:
             return changes

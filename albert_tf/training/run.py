@@ -35,6 +35,7 @@ from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.modeling import AlbertModel
 from albert_tf.training import admission, devices, replicas
+from albert_tf.training.admission import InitialWeights
 from albert_tf.training.devices import Devices
 from albert_tf.training.evaluation import (
     CheckpointEvaluator,
@@ -122,7 +123,7 @@ class Run(Generic[SettingsT]):
 
     # What is trained.
 
-    def admit(self, known: RunRecord) -> None:
+    def admit(self, known: RunRecord, weights: InitialWeights | None = None) -> None:
         """Compares the run with the model that it starts with, and with the other workers.
 
         Resumed training needs the same settings, files, task and labels as before. Training that
@@ -134,13 +135,15 @@ class Run(Generic[SettingsT]):
         Args:
             known: the files of vocabulary and training data, and the task, as far as they are
                 known; and settings that the program has found out.
+            weights: those of `init_checkpoint`, if several runs start with them.
 
         Raises:
             ValueError: something has changed, and `allow_changed_settings` is not set; or the
                 workers differ.
         """
         settings = self.settings
-        self.record = admission.make_record(settings, self.config, self._precision, known)
+        weights = weights or InitialWeights(settings.init_checkpoint)
+        self.record = admission.make_record(settings, self.config, self._precision, known, weights)
         now = self.folder.current
         changes = admission.compare_record(self.record, now, settings.trained_in(now), settings)
         if self.is_chief:

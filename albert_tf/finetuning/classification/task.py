@@ -83,6 +83,7 @@ class Classifier(FineTuningTask[Settings, EncodedTexts, TokenSequences]):
     outputs: Mapping[str, float] = {"probabilities": 0.0}
     measured_outputs: Mapping[str, float] = {"logits": 0.0}
     measured_with = ("task_name", "eval_batch_size")  # Google's program averages over batches
+    names = (tasks.CLASSIFICATION, tasks.REGRESSION, tasks.MULTI_LABEL)
     names_copies = False
     flags = ("text", "text_b")
 
