@@ -213,14 +213,18 @@ class EvenSample(Generic[T]):
             yield example
 
 
-def warn_of_lost_marks(examples: Iterable[SquadExample], tokenizer: Tokenizer) -> None:
+def evenly_spaced(examples: Iterable[SquadExample]) -> list[SquadExample]:
+    """Returns the questions of all that `warn_of_lost_marks` looks at."""
+    sample = EvenSample[SquadExample](CHECKED_QUESTIONS)
+    collections.deque(sample.through(examples), maxlen=0)
+    return sample.examples
+
+
+def warn_of_lost_marks(checked: Sequence[SquadExample], tokenizer: Tokenizer) -> None:
     """Warns if normalization removes the marks of more than a few of the words of questions."""
     removal = MarkRemoval.of(tokenizer)
     if removal is None:
         return
-    sample = EvenSample[SquadExample](CHECKED_QUESTIONS)
-    collections.deque(sample.through(examples), maxlen=0)
-    checked = sample.examples
     parts = {
         "the questions": [example.question for example in checked],
         "the contexts": list(dict.fromkeys(example.context for example in checked)),

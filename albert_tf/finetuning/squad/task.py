@@ -43,6 +43,7 @@ from albert_tf.finetuning.squad.answers import (
 from albert_tf.finetuning.squad.data import (
     EncodedSquadData,
     TrainingEncoder,
+    evenly_spaced,
     warn_of_lost_marks,
 )
 from albert_tf.finetuning.squad.metrics import (
@@ -227,7 +228,7 @@ class QuestionAnswering(FineTuningTask[Settings, SquadData, SquadFeatures]):
             features = make_features(
                 data.examples, self.tokenizer, settings.windows, False, settings.num_workers
             )
-            warn_of_lost_marks(data.examples, self.tokenizer)
+            warn_of_lost_marks(evenly_spaced(data.examples), self.tokenizer)
         logging.info("%s: %d questions, %d features", data.path, len(data), len(features))
         is_full = features.query_lengths == settings.max_query_length
         if is_full.any():
