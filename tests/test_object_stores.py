@@ -5,13 +5,11 @@ The programs leave the same files as on a local disk, with the same content, als
 
 from __future__ import annotations
 
-import contextlib
 import glob
 import os
 import pathlib
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -23,8 +21,9 @@ from albert_tf import classification, data, files, pretraining
 from albert_tf.cli import programs
 from albert_tf.cli.flags import parse
 from albert_tf.data import train_vocabulary
+from tests import object_store_servers
 from tests.cli.fine_tuning_programs import write_answerable, write_cola, write_conll, write_race
-from tests.conftest import TOY_TEXT, free_ports
+from tests.conftest import TOY_TEXT
 from tests.hub_files import LAYOUTS, class_label
 from tests.pretraining_runs import LENGTHS, write_records
 from tests.read_classes import read_data
@@ -36,69 +35,14 @@ pytestmark = pytest.mark.slow
 NOT_COMPARED = re.compile(
     r"(.*/)?(run\.json|(runs|metrics|evaluations)\.jsonl|EVENTS|.*\.(npz|png|pb|safetensors|tflite))"
 )
-GS_CODE = (
-    "import sys; from gcp_storage_emulator.server import create_server; "
-    "create_server('127.0.0.1', int(sys.argv[1]), in_memory=True, default_bucket='bucket').run()"
-)
-# Scheme → packages, the program of a server, and the variables that lead fsspec to it.
-STORES = {
-    "s3": (
-        ("s3fs", "moto", "flask", "flask_cors"),
-        ("-m", "moto.server", "-H", "127.0.0.1", "-p"),
-        {
-            "AWS_ACCESS_KEY_ID": "key",
-            "AWS_SECRET_ACCESS_KEY": "secret",
-            "AWS_DEFAULT_REGION": "us-east-1",
-            "AWS_ENDPOINT_URL": "{}",
-        },
-    ),
-    "gs": (
-        ("gcsfs", "gcp_storage_emulator"),
-        ("-c", GS_CODE),
-        {"STORAGE_EMULATOR_HOST": "{}", "GOOGLE_CLOUD_PROJECT": "test"},
-    ),
-}
-# The emulator has no gRPC, by which gcsfs asks for the kind of a bucket; read when it is imported.
-os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
-S3_AND_GS = pytest.mark.parametrize("scheme", STORES, indirect=True)
+S3_AND_GS = pytest.mark.parametrize("scheme", object_store_servers.STORES, indirect=True)
 
 
 @pytest.fixture(scope="module", params=["s3"])
 def scheme(request):
-    """The scheme of an object store that is running, with the bucket `bucket`."""
-    packages, command, variables = STORES[request.param]
-    for package in packages:
-        pytest.importorskip(package)
-    (port,) = free_ports(1)
-    with (
-        subprocess.Popen(
-            [sys.executable, *command, str(port)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=os.environ | {"PYTHONWARNINGS": "ignore"},
-        ) as process,
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        for name, value in variables.items():
-            patch.setenv(name, value.format(f"http://127.0.0.1:{port}"))
-        try:
-            wait_for_server(process, port)
-            fsspec.get_filesystem_class(request.param).clear_instance_cache()  # of an earlier one
-            if request.param == "s3":
-                fsspec.filesystem("s3").mkdir("bucket")
-            yield request.param
-        finally:
-            process.kill()
-
-
-def wait_for_server(process, port):
-    until = time.monotonic() + 60
-    while True:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-            return
-        assert process.poll() is None, "the server has ended"
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    """The scheme of an object store that is running."""
+    with object_store_servers.running(request.param):
+        yield request.param
 
 
 @pytest.fixture

@@ -20,12 +20,14 @@ import subprocess
 import sys
 from pydoc_data.topics import topics
 
+import fsspec
 import pytest
 
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.data import train_vocabulary
 from albert_tf.finetuning.classification.tasks import TASKS
 from albert_tf.model.config import AlbertConfig
+from tests import object_store_servers
 from tests.checkpoints.checkpoint_samples import random_weights
 from tests.cli.fine_tuning_programs import (
     ANSWERABLE,
@@ -37,6 +39,7 @@ from tests.cli.fine_tuning_programs import (
 )
 from tests.conftest import ROOT, TINY_SHAPE
 from tests.data_guide_files import write_guide_data
+from tests.pages import pages_in_the_navigation
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 TEXT = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
@@ -60,12 +63,15 @@ APPENDED = {
     "--noplots",
     r"train-vocabulary": "--vocab_size=500",
 }
+# All pages with blocks of Bash or Python. tests/test_shell_blocks.py reads those in the language
+# "sh", which cannot run here.
 GUIDES = [
-    ROOT / "README.md",
-    ROOT / "docs" / "how_albert_works.md",
-    *sorted((ROOT / "docs" / "guides").glob("*.md")),
-    *(ROOT / "docs" / f"{name}.md" for name in ("devices", "logging", "serving")),
-    *(ROOT / "docs" / "reference" / f"{name}.md" for name in ("model", "prediction", "settings")),
+    *(
+        page
+        for page in pages_in_the_navigation()
+        if page.name != "commands.md"
+        and re.search(r"^```(bash|python)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    ),
     *sorted((ROOT / "examples").glob("*.ipynb")),
 ]
 # Folder of a toy → name of the release in the cache of downloads.
@@ -83,6 +89,7 @@ FINE_TUNE = (
 README_PRE_TRAINING = re.findall(r"^```bash\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)[-1]
 # What a page says that its reader has, besides downloads.
 GIVEN = {
+    "deploy": f"{FINE_TUNE} --do_train",
     "devices": README_PRE_TRAINING[: README_PRE_TRAINING.index("python run_pretraining.py")],
     "prediction": "python run_classifier.py --task_name=lcqmc --data_dir=lcqmc "
     "--init_checkpoint=albert_tiny_zh --output_dir=lcqmc_model --max_seq_length=16\n"
@@ -90,6 +97,9 @@ GIVEN = {
     "--predict_file=dev-v1.1.json --output_dir=squad_model --max_seq_length=96 --do_train",
     "serve": f"{FINE_TUNE} --do_train --do_eval --export_dir=work/served\n"
     "printf 'One.\\tTwo.\\n' > pairs.tsv",
+    "remote_files": "model=$(albert download albert_base_v2)\n"
+    "python create_pretraining_data.py --input_file=text.txt "
+    "--spm_model_file=$model/30k-clean.model --output_file=records/train.tfrecord@2",
     "serving": FINE_TUNE,
 }
 SHAPE = TINY_SHAPE | {"num_hidden_layers": 2, "num_hidden_groups": 1, "type_vocab_size": 2}
@@ -247,8 +257,7 @@ def run_in_home(home, tmp_path):
     for name, arguments in (("python", ""), ("python3", ""), ("albert", "-m albert_tf")):
         (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')
         (programs / name).chmod(0o755)
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment = kept | {
+    added = {
         "PATH": f"{programs}:{os.environ['PATH']}",
         "PYTHON": sys.executable,
         "ALBERT_CACHE": str(home.parent / "cache"),
@@ -256,10 +265,11 @@ def run_in_home(home, tmp_path):
     }
 
     def run(commands, where="."):
+        kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         done = subprocess.run(
             ["bash", "-e", "-c", "\n".join(commands)],
             cwd=folder / where,
-            env=environment,
+            env=kept | added,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -269,6 +279,17 @@ def run_in_home(home, tmp_path):
         assert "Traceback" not in done.stdout
 
     return run
+
+
+@pytest.fixture
+def bucket(home):
+    """A bucket of S3 with a text and a vocabulary."""
+    with object_store_servers.running("s3"):
+        store = fsspec.filesystem("s3")
+        store.put_file(str(home / "text.txt"), "bucket/text1.txt")
+        vocabulary = home.parent / "cache" / "albert_base_v2" / "30k-clean.model"
+        store.put_file(str(vocabulary), "bucket/30k.model")
+        yield
 
 
 @pytest.mark.slow
@@ -281,13 +302,14 @@ def test_the_commands_run_as_they_are_pasted(where, block, run_in_home):
 @pytest.mark.slow
 @pytest.mark.timeout(1800)  # the guide to data trains thirteen times
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
-def test_the_blocks_of_a_guide_run(page, run_in_home, tmp_path):
+def test_the_blocks_of_a_guide_run(page, run_in_home, tmp_path, request):
     blocks = blocks_of(page)
-    assert blocks
     commands = [line for language, body in blocks if language == "bash" for line in lines_of(body)]
     python = "".join(body for language, body in blocks if language == "python")
     if page.stem == "data":
         write_guide_data(tmp_path / "albert")
+    elif page.stem == "remote_files":
+        request.getfixturevalue("bucket")
     given = lines_of(GIVEN.get(page.stem, ""))
     run_in_home([*given, *commands, f"python -c {shlex.quote(python)}"])
 
