@@ -176,8 +176,8 @@ class ExportedEngine:
         self._compute = runtime.open_file(path, record, precision, threads)
         logging.info("%s: %s, computed by %s in %s", path, task.name, self.name, precision)
 
-    def start(self, task: AnyTask, features: Features) -> Computation:
-        """Returns what computes the outputs of the task, for batches of any length."""
+    def start(self, task: AnyTask, features: Features, is_many: bool) -> Computation:
+        """Returns what computes the outputs of the task, for any number of rows and length."""
 
         def step(batch: Batch) -> Outputs:
             return task.outputs_of(self._compute(batch))

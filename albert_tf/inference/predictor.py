@@ -38,12 +38,10 @@ class Computation:
     Attributes:
         step: computes the outputs of a batch.
         multiple: lengths of batches are to be a multiple of this number.
-        for_many: what computes calls of MANY_ROWS rows and more; None for the same.
     """
 
     step: Step
     multiple: int = 1
-    for_many: Computation | None = None
 
 
 class Engine(Protocol):
@@ -57,12 +55,13 @@ class Engine(Protocol):
     def model(self) -> tf_keras.layers.Layer | None:
         """The model of TensorFlow; None for an exported file, which has none."""
 
-    def start(self, task: AnyTask, features: Features) -> Computation:
-        """Returns what computes the outputs of a task, from the first features on.
+    def start(self, task: AnyTask, features: Features, is_many: bool) -> Computation:
+        """Returns what computes the outputs of a task.
 
         Args:
             task: the task.
             features: features of the kind that batches are made of.
+            is_many: whether it is for calls of MANY_ROWS rows and more, or for smaller ones.
         """
 
 
@@ -92,13 +91,13 @@ class Predictor:
         self._batch_size = batch_size
         self._arguments = inspect.signature(task.parse_call)
         self._making_runners = threading.Lock()
-        self._runners: tuple[BatchRunner, BatchRunner] | None = None  # of few rows, and of many
+        self._runners: dict[bool, BatchRunner] = {}  # whether rows are many → runner
 
     @property
     def engine(self) -> str:
         """What computes the model: "tensorflow", "openvino" or "onnx".
 
-        After the first call, it is "tensorflow" if OpenVINO was found to lack an operation.
+        If OpenVINO computes only calls of many rows, it is "openvino" from the first of them on.
         """
         return self._engine.name
 
@@ -162,12 +161,13 @@ class Predictor:
 
         Which one depends on the call alone: texts get the same answers first and later.
         """
-        with self._making_runners:
-            if self._runners is None:
-                started = self._engine.start(self.task, features)
-                many = started.for_many or started
-                self._runners = self._make_runner(started), self._make_runner(many)
-            return self._runners[len(features) >= MANY_ROWS]
+        is_many = len(features) >= MANY_ROWS
+        if is_many not in self._runners:
+            with self._making_runners:
+                if is_many not in self._runners:
+                    started = self._engine.start(self.task, features, is_many)
+                    self._runners[is_many] = self._make_runner(started)
+        return self._runners[is_many]
 
     def _make_runner(self, computation: Computation) -> BatchRunner:
         padding = self.task.padding(Padding(self.max_seq_length, computation.multiple))

@@ -158,9 +158,9 @@ class PredictorSettings(SettingsGroup):
     engine: str = setting(
         AUTO,
         "Inference engine: tensorflow, openvino, which is faster on CPUs and requires the extra "
-        "openvino (pip install 'albert-tf2[openvino]'), or auto, which selects openvino if it is "
-        "installed, supports the model, and there is no GPU or TPU. What albert convert wrote for "
-        "a runtime is computed by it.",
+        "openvino (pip install 'albert-tf2[openvino]'), or auto: tensorflow, and for 512 rows and "
+        "more openvino, if it is installed, supports the model, and there is no GPU or TPU. What "
+        "albert convert wrote for a runtime is computed by it.",
         choices=ENGINES,
     )
 

@@ -96,11 +96,12 @@ def apply_repeatedly(blocks: Sequence[Block], is_recomputed: bool = False) -> Ca
         A function of a block, `x` and the other arguments, differentiable with respect to `x` and
         the weights.
     """
-    variables = {id(block): _weights_of(block) for block in blocks}
+    different = {id(block): block for block in blocks}
+    variables = {key: _weights_of(block) for key, block in different.items()}
     uses = collections.Counter(id(x) for block in blocks for x in variables[id(block)])
     weights = {id(variable): variable for own in variables.values() for variable in own}
     copies = {key: _copies(tf.convert_to_tensor(x), uses[key]) for key, x in weights.items()}
-    calls = {id(block): _call(block, variables[id(block)], is_recomputed) for block in blocks}
+    calls = {key: _call(x, variables[key], is_recomputed) for key, x in different.items()}
 
     @tf.autograph.experimental.do_not_convert
     def apply(block: Block, x: tf.Tensor, **others: object) -> tf.Tensor:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tf_keras
 
 import albert_tf
 from albert_tf.checkpoints.model_source import ModelSource
+from albert_tf.inference import predictor
 from albert_tf.inference.model_task import open_task
 from albert_tf.inference.predictor import MANY_ROWS, Predictor
 from albert_tf.inference.settings import PredictorSettings
@@ -24,8 +26,8 @@ def _eager():
 
 
 @pytest.fixture(scope="module")
-def opened(toy_tokenizer, tmp_path_factory):
-    """Task and engine of an encoder that is just wide enough for parts of it to be compiled."""
+def folder(toy_tokenizer, tmp_path_factory):
+    """The folder of an encoder that is just wide enough for parts of it to be compiled."""
     folder = str(tmp_path_factory.mktemp("wide"))
     config = albert_tf.AlbertConfig(
         vocab_size=toy_tokenizer.vocab_size,
@@ -42,6 +44,12 @@ def opened(toy_tokenizer, tmp_path_factory):
         mean = float("gamma" in variable.name)
         variable.assign(mean + 0.2 * rng.standard_normal(variable.shape))
     albert_tf.save_pretrained(model, folder, toy_tokenizer)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def opened(folder):
+    """Task and engine of the encoder."""
     source = ModelSource.open(folder)
     engine = TensorFlowEngine(source, "embeddings", "tensorflow")
     return open_task(source, "embeddings", PredictorSettings()), engine
@@ -59,7 +67,8 @@ def is_compiled(function):
 
 def test_only_what_computes_many_rows_has_parts_that_xla_compiles(opened):
     task, engine = opened
-    started = engine.start(task, task.features_of([task.parse_call(text)[0][0] for text in TEXTS]))
+    features = task.features_of([task.parse_call(text)[0][0] for text in TEXTS])
+    started = engine.start(task, features, is_many=False)
     graph, functions = functions_of(started.step)
     assert not any(map(is_compiled, functions))
     # The block is a function that is called by all layers, and optimized once.
@@ -67,7 +76,7 @@ def test_only_what_computes_many_rows_has_parts_that_xla_compiles(opened):
     assert len(functions) == 1
     assert len(calls) == LAYERS
     assert started.multiple == 1  # a length of its own costs nothing
-    many = started.for_many
+    many = engine.start(task, features, is_many=True)
     assert any(map(is_compiled, functions_of(many.step)[1]))
     assert many.multiple > 1
 
@@ -81,3 +90,22 @@ def test_an_answer_depends_on_the_call_alone_and_hardly_on_its_size(opened):
     np.testing.assert_allclose(many, first, atol=1e-5)
     scale = np.abs(first).max()
     assert scale > 0.1  # the tolerance is small beside the numbers
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+def test_openvino_computes_many_rows_where_it_is_not_asked_for(folder, policy, monkeypatch, caplog):
+    pytest.importorskip("openvino", reason="openvino is an extra")
+    monkeypatch.setattr(predictor, "MANY_ROWS", len(TEXTS))
+    tf_keras.mixed_precision.set_global_policy(policy)
+    by_tensorflow = albert_tf.load_predictor(folder, engine="tensorflow")
+    by_openvino = albert_tf.load_predictor(folder, engine="openvino")
+    caplog.set_level("INFO")
+    embed = albert_tf.load_predictor(folder)
+    precision = policy.removeprefix("mixed_")
+    assert f"tensorflow in {precision}, calls of 512 rows and more by openvino" in caplog.text
+    np.testing.assert_array_equal(embed(TEXTS[1]), by_tensorflow(TEXTS[1]))
+    assert embed.engine == "tensorflow"
+    np.testing.assert_array_equal(embed(TEXTS), by_openvino(TEXTS))
+    assert embed.engine == "openvino"
+    np.testing.assert_array_equal(embed(TEXTS[1]), by_tensorflow(TEXTS[1]))
+    assert embed.model.compute_dtype == precision

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import albert_tf
 from albert_tf.export.onnx_openvino import ConversionError
-from albert_tf.inference import convert, tensorflow_engine
+from albert_tf.inference import convert, predictor, tensorflow_engine
 from albert_tf.model.config import AlbertConfig
 from tests.checkpoints.checkpoint_samples import values_of
 from tests.conftest import TINY_SHAPE
@@ -157,6 +157,7 @@ def test_a_model_that_openvino_cannot_run_is_not_read_again(opened, change, monk
     load, changed, answers = opened
     expected = answers(load())
     monkeypatch.setattr(tensorflow_engine, "compile_with_openvino", refuse)
+    monkeypatch.setattr(predictor, "MANY_ROWS", 1)
     predict = load(engine="auto")  # which takes TensorFlow in place of what cannot run
     with changed(change):
         np.testing.assert_allclose(answers(predict), expected, atol=1e-5)

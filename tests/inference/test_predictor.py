@@ -19,6 +19,7 @@ import albert_tf
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.export import onnx_openvino
+from albert_tf.inference import predictor
 from albert_tf.inference.embeddings import similarities
 from tests.inference.conftest import LONG, SIZE, TAGS, TEXTS, make_model
 
@@ -252,6 +253,7 @@ def test_tensorflow_computes_what_openvino_cannot(pretrained_dir, monkeypatch, c
     installed.__spec__ = importlib.machinery.ModuleSpec("openvino", None)
     monkeypatch.setitem(sys.modules, "openvino", installed)
     monkeypatch.setattr(onnx_openvino, "convert", lambda _: 1 / 0)  # as unsupported operations
+    monkeypatch.setattr(predictor, "MANY_ROWS", 1)
     tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
     wanted = albert_tf.load_predictor(str(pretrained_dir), engine="tensorflow")(TEXTS)
     embed = albert_tf.load_predictor(str(pretrained_dir))
