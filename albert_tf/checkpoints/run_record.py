@@ -101,6 +101,7 @@ class RunRecord:
         files: name → file that the training depended on.
         task: `name` in `albert_tf.finetuning.registry`, `labels` in the order of their ids, the
             `selection_metric`, and what the task itself adds.
+        place: the path that it was read from, for messages.
     """
 
     start: Mapping[str, object] = dataclasses.field(default_factory=dict)
@@ -108,6 +109,7 @@ class RunRecord:
     config: Mapping[str, object] = dataclasses.field(default_factory=dict)
     files: Mapping[str, FileRecord] = dataclasses.field(default_factory=dict)
     task: Mapping[str, Json] = dataclasses.field(default_factory=dict)
+    place: str = dataclasses.field(default=FILE, compare=False)
 
     @classmethod
     def from_json(cls, text: str, place: str) -> RunRecord:
@@ -119,7 +121,7 @@ class RunRecord:
         """
         values = files.parse_json(text, place)
         _check_format(values, place)
-        kinds = {field.name: dict for field in dataclasses.fields(cls)}
+        kinds = {field.name: dict for field in dataclasses.fields(cls) if field.name != "place"}
         files.check_fields(values, place, kinds)
         start = {"directory": ""} | values["start"]
         task = {"name": "", "labels": []} | values["task"]
@@ -132,11 +134,13 @@ class RunRecord:
             files.check_fields({"file": file}, f"{place}: {name}", {"file": dict})
             files.check_fields(file, f"{place}: {name}", {"digest": str, "path": str})
             kept[name] = FileRecord(file["digest"], file["path"])
-        return cls(**{name: values[name] for name in kinds} | {"files": kept})
+        return cls(**{name: values[name] for name in kinds} | {"files": kept, "place": place})
 
     def to_json(self) -> str:
         """Returns the text of `run.json`."""
-        return to_json({"format": FORMAT, **dataclasses.asdict(self)}) + "\n"
+        values = dataclasses.asdict(self)
+        del values["place"]
+        return to_json({"format": FORMAT, **values}) + "\n"
 
     @property
     def task_name(self) -> str:
@@ -176,7 +180,8 @@ class RunRecord:
             kinds = (int, float) if field.type is float else (field.type,)
             if value is not None and not all(type(part) in kinds for part in parts):
                 raise ValueError(
-                    f"{FILE}: expected {field.type.__name__} as {field.name}, got {value!r:.100}"
+                    f"{self.place}: expected {field.type.__name__} as {field.name}, "
+                    f"got {value!r:.100}"
                 )
             values[field.name] = tuple(value) if isinstance(value, list) else value
         try:
@@ -184,7 +189,7 @@ class RunRecord:
             for defined in dataclasses.fields(of):
                 check_value(defined, values.get(defined.name))
         except ValueError as error:
-            raise ValueError(f"{FILE}: {error}") from None
+            raise ValueError(f"{self.place}: {error}") from None
         return values
 
     def texts(self, names: Collection[str] | None = None) -> dict[str, str]:

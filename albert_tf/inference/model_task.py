@@ -79,10 +79,7 @@ def find_task(source: ModelSource, wanted: str | None = None) -> str:
     if source.is_exported:
         return _task_of_export(source, recorded, wanted)
     if wanted is None:
-        try:
-            return registry.get(recorded).name if recorded else _task_of_head(source)
-        except ValueError as error:
-            raise ValueError(f"{source.run.path}: {error}") from None
+        return _recorded_task(source) if recorded else _task_of_head(source)
     spec = registry.get(wanted)
     if spec.is_fine_tuned and recorded not in ("", spec.name):
         raise ValueError(
@@ -104,7 +101,15 @@ def _task_of_export(source: ModelSource, recorded: str, wanted: str | None) -> s
             f"{source.checkpoint} was exported for the task {recorded}, and cannot be used for "
             f"{wanted}"
         )
-    return registry.get(recorded).name
+    return _recorded_task(source)
+
+
+def _recorded_task(source: ModelSource) -> str:
+    """Returns the name of the task that the record of a model has."""
+    try:
+        return registry.get(source.run.record.task_name).name
+    except ValueError as error:
+        raise ValueError(f"{source.run.path}: {error}") from None
 
 
 def find_predicted_task(source: ModelSource, wanted: str | None = None) -> str:
@@ -166,8 +171,8 @@ def _task_of_head(source: ModelSource) -> str:
     of_size = [s.name for s in fitting if s.num_outputs == s.count_outputs(source)]
     if of_size:
         raise ValueError(
-            "the head is one that several tasks have, and no file records its task: pass the "
-            f"task, {' or '.join(of_size)}"
+            f"{source.run.path}: the head is one that several tasks have, and no file records its "
+            f"task: pass the task, {' or '.join(of_size)}"
         )
     return next(spec.name for spec in fitting if spec.num_outputs is None)
 

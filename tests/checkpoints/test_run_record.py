@@ -115,6 +115,12 @@ def test_recorded_settings_are_those_of_the_class_with_its_types():
             wrong.values_for(pretraining.Settings, {name})
 
 
+def test_an_error_names_the_file_that_a_record_was_read_from():
+    wrong = RunRecord.from_json(RunRecord(settings={"seed": "7"}).to_json(), "/work/run.json")
+    with pytest.raises(ValueError, match=r"^/work/run\.json: expected int as seed, got '7'$"):
+        wrong.values_for(pretraining.Settings, {"seed"})
+
+
 @pytest.mark.parametrize(
     ("start", "said"),
     [
