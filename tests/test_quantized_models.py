@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import albert_tf
-from albert_tf.export.check import Difference
+from albert_tf.export.check import compare, random_texts
+from albert_tf.export.signatures import Signature
 from albert_tf.inference.convert import Settings, run
 from albert_tf.model.config import AlbertConfig
 from tests.inference.conftest import KINDS, TEXTS
@@ -52,13 +55,66 @@ def convert(folder, output, output_format, **options):
     return list(run(Settings(folder, str(output), output_format, **options)))
 
 
-def test_a_difference_is_that_of_the_largest_numbers_but_not_of_what_is_excluded():
-    expected = np.array([[0.5, -4.0, -1e30]], np.float32)
-    found = np.array([[0.6, -4.5, -9e29]], np.float32)
-    difference = Difference(0.2, 0.05).or_of(found, expected)
-    np.testing.assert_allclose([difference.absolute, difference.relative], [0.5, 0.125])
-    zeros = np.zeros((1, 2), np.float32)
-    assert Difference().or_of(zeros, zeros) == Difference()
+def difference_of(found, expected):
+    """Returns the difference of outputs, name → a list for each batch."""
+    count = len(next(iter(expected.values())))
+    inputs = {"number": tf.TensorSpec((None,), tf.int32)}
+    steps = {name: tf.constant(value) for name, value in expected.items()}
+    signature = Signature(
+        inputs, lambda batch: {name: step[batch["number"][0]] for name, step in steps.items()}
+    )
+
+    def run(batch):
+        return {name: np.array(value[batch["number"][0]]) for name, value in found.items()}
+
+    return compare(run, signature, [{"number": np.array([i], np.int32)} for i in range(count)])
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "absolute", "relative"),
+    [
+        ([[0.6, -4.5, -9e29]], [[0.5, -4.0, -1e30]], 0.5, 0.125),
+        ([[0.0]], [[0.0]], 0.0, 0.0),
+        ([[0.3], [4.2]], [[0.1], [4.0]], 0.2, 0.05),  # of the largest number of all batches
+    ],
+)
+def test_a_difference_is_that_of_the_largest_numbers_but_not_of_what_is_excluded(
+    found, expected, absolute, relative
+):
+    difference = difference_of({"score": found}, {"score": expected})
+    assert dataclasses.astuple(difference) == pytest.approx((absolute, relative))
+
+
+def test_log_probabilities_are_compared_as_probabilities():
+    found, expected = np.log([[0.5, 1e-9]]), np.log([[0.4, 1e-5]])
+    difference = difference_of({"top_log_probs": found}, {"top_log_probs": expected})
+    assert dataclasses.astuple(difference) == pytest.approx((0.1, 0.25))
+
+
+def test_numbers_of_beams_are_compared_where_they_are_of_the_same_beams():
+    right = {"start_top_index": [[[3, 7]]], "end_top_log_probs": np.log([[[0.8, 0.2, 0.7, 0.3]]])}
+    found = {"start_top_index": [[[3, 8]]], "end_top_log_probs": np.log([[[0.6, 0.4, 0.1, 0.1]]])}
+    assert dataclasses.astuple(difference_of(found, right)) == pytest.approx((0.2, 0.25))
+
+
+@pytest.mark.parametrize(
+    ("shape", "is_fixed", "batches", "of_each"),
+    [
+        ((None, None), False, 1, (64, 16)),
+        ((None, None, None), False, 1, (64, 2, 16)),
+        ((None, 128), True, 8, (1, 128)),
+        ((None, 512), True, 2, (1, 512)),
+    ],
+)
+def test_it_is_measured_on_random_texts_of_all_words(shape, is_fixed, batches, of_each):
+    inputs = dict.fromkeys(("input_ids", "input_mask"), tf.TensorSpec(shape, tf.int32))
+    made = random_texts(Signature(inputs, dict), is_fixed, vocab_size=90)
+    assert [{name: array.shape for name, array in batch.items()} for batch in made] == [
+        dict.fromkeys(inputs, of_each)
+    ] * batches
+    ids = {token for batch in made for token in batch["input_ids"].flat}
+    assert ids == set(range(5, 90))
+    assert all(batch["input_mask"].all() for batch in made)
 
 
 def test_it_is_measured_on_the_examples_of_the_run(folder_of, tmp_path):
@@ -68,7 +124,8 @@ def test_it_is_measured_on_the_examples_of_the_run(folder_of, tmp_path):
         stream.writelines(json.dumps(row) + "\n" for row in rows)
     options = {"quantization": "float16", "max_seq_length": 24}
     *_, said, _ = convert(folder, tmp_path / "new", "tflite", **options)
-    absolute, relative = re.fullmatch(SAID.format("3 rows of the run's examples"), said).groups()
+    rows = "3 rows of the run's examples and random ids"
+    absolute, relative = re.fullmatch(SAID.format(rows), said).groups()
     assert 0 < float(absolute) <= float(relative) < 0.01  # of probabilities
 
 

@@ -5,4 +5,4 @@ FLOAT16 = "float16"
 INT8 = "int8"  # and activations quantized on the fly: dynamic-range quantization
 QUANTIZATIONS = (NONE, FLOAT16, INT8)
 # Of quantized weights: the largest difference of an output, as a share of its largest number.
-TOLERANCE = 0.1
+TOLERANCE = 0.2

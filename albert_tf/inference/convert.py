@@ -54,8 +54,8 @@ class Settings(convert.Settings):
     quantization_tolerance: float = setting(
         TOLERANCE,
         "Of float16 and int8: the largest difference of an output from the model, as a share of "
-        "the output's largest number, above which nothing is written. It is measured on the "
-        "examples that the run keeps or, if there are none, on random ids.",
+        "the output's largest number, above which nothing is written. It is measured on random ids "
+        "and on the examples that the run keeps.",
         minimum=0.0,
     )
     max_seq_length: int | None = setting(

@@ -24,7 +24,7 @@ from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.checkpoints.sentence_modules import RECORDED
 from albert_tf.checkpoints.tasks import EMBEDDINGS
 from albert_tf.export import embeddings, quantizations, saved_model
-from albert_tf.export.check import TOLERANCE, compare, random_batch
+from albert_tf.export.check import TOLERANCE, compare, random_batch, random_texts
 from albert_tf.export.formats import FORMATS, Format
 from albert_tf.export.quantizations import NONE
 from albert_tf.export.runtimes import Batch, Step, identify
@@ -161,8 +161,8 @@ def deploy(
             largest number.
 
     Returns:
-        How far the outputs of the file are from the model's, for the examples of the run or, if it
-        has none, for random ids: a sentence.
+        How far the outputs of the file are from the model's, for random ids and, with quantized
+        weights, the examples of the run: a sentence.
 
     Raises:
         ValueError: the package of the format is not installed, it cannot represent the model, or
@@ -205,10 +205,14 @@ def _check(
     Raises:
         ValueError: it is too far.
     """
-    batches = [] if quantization == NONE else _example_batches(source, form, made)
-    rows = sum(len(batch["input_ids"]) for batch in batches)
-    rows_text = f"{rows} rows of the run's examples" if rows else "random ids"
-    difference = compare(run, signature, batches or [random_batch(signature, form.is_fixed)])
+    batches, rows_text = [random_batch(signature, form.is_fixed)], "random ids"
+    if quantization != NONE:
+        batches = random_texts(signature, form.is_fixed, source.config.vocab_size)
+        if examples := _example_batches(source, form, made):
+            rows = sum(len(batch["input_ids"]) for batch in examples)
+            rows_text = f"{rows} rows of the run's examples and {rows_text}"
+        batches += examples
+    difference = compare(run, signature, batches)
     said = f"largest difference of an output from the model, for {rows_text}: "
     said += f"{difference.absolute:.1e}"
     if quantization == NONE:
