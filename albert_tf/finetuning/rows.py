@@ -69,9 +69,11 @@ def refusal_of(bad: Sequence[tuple[str, str]], has_good: bool) -> ValueError:
         bad: place and reason of the first ones; MAX_BAD of them if there may be more.
         has_good: whether another row is good.
     """
-    lines = [f"{place}: {reason}" for place, reason in bad]
-    # Values in quotes, such as labels, differ from row to row.
-    kinds = {_QUOTED.sub("''", reason) for _, reason in bad}
+    kinds: dict[str, list[tuple[str, str]]] = {}
+    for place, reason in bad:
+        # Values in quotes, such as labels, differ from row to row.
+        kinds.setdefault(_QUOTED.sub("''", reason), []).append((place, reason))
+    lines = [f"{alike[0][0]}: {alike[0][1]}{_likewise(alike[1:])}" for alike in kinds.values()]
     if len(kinds) > 1 or has_good:
         return ValueError("\n".join(lines))
     others = f"so are the next {MAX_BAD - 1} rows, and none is good"
@@ -79,7 +81,13 @@ def refusal_of(bad: Sequence[tuple[str, str]], has_good: bool) -> ValueError:
         others = f"so are the other {len(bad) - 1} rows, and none is good"
     if len(bad) <= 2:
         others = "so is the other row, and none is good" if bad[1:] else "there is no other row"
-    return NoGoodRowError(f"{lines[0]}; {others}")
+    return NoGoodRowError(f"{bad[0][0]}: {bad[0][1]}; {others}")
+
+
+def _likewise(others: Sequence[tuple[str, str]]) -> str:
+    """Returns the places, without the file, of rows that are bad like the first one."""
+    places = [place.rpartition(", ")[2] for place, _ in others]
+    return f"; likewise {', '.join(places)}" if places else ""
 
 
 def abbreviate(names: Sequence[str], most: int = MAX_NAMED) -> str:
