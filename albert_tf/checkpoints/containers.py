@@ -23,7 +23,14 @@ from absl import logging
 from albert_tf import files
 from albert_tf.checkpoints import run_folder, safetensors_file
 from albert_tf.checkpoints.arrays import Array
-from albert_tf.checkpoints.model_folder import ACCEPTED, SHARDS, ModelPath, is_exported
+from albert_tf.checkpoints.model_folder import (
+    ACCEPTED,
+    PICKLES,
+    SHARDS,
+    ModelPath,
+    is_exported,
+    no_weights,
+)
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -175,12 +182,12 @@ def _open(path: str) -> WeightFile:
         return _open_safetensors(path)
     if path.endswith((".bin", ".pt", ".pth")):
         return _open_pytorch(path)
-    if start.startswith((b"\x80", b"PK\x03\x04")):
+    if start.startswith(PICKLES):
         raise ValueError(
             f"{path} looks like a pickle. Pickles are never loaded because they can execute "
             f"arbitrary code. Expected: {ACCEPTED}"
         )
-    raise ValueError(f"{path}: not a weight file. Expected: {ACCEPTED}")
+    raise no_weights(path)
 
 
 def _open_local_copy(path: str) -> WeightFile:

@@ -49,6 +49,8 @@ _HUGGING_FACE_FILES = ("model.safetensors", SHARDS, "pytorch_model.bin")
 _OTHER_FILES = re.compile(r"(?<!-\d{5}-of-\d{5})\.(safetensors|bin|pt|pth)$")
 # Beside a model these are not others, but training_args.bin, optimizer.pt and the like.
 _PYTORCH = (".bin", ".pt", ".pth")
+_WEIGHT_ENDINGS = (".safetensors", SHARDS, *_PYTORCH)
+PICKLES = (b"\x80", b"PK\x03\x04")  # first bytes, also of PyTorch's archives of them
 _ADAPTER = "adapter_model."  # of PEFT
 _STEP_FOLDER = re.compile(r"checkpoint-(\d+)")
 _OF_KERAS = (".keras", ".h5", ".hdf5")
@@ -415,6 +417,12 @@ class ModelPath:
         """The path, and the folder that it is or is in."""
         is_remote = files.is_remote(self.given)
         release = releases.named(self.given) if is_remote else None  # the address of one
+        if release is None and self.given.startswith(releases.HUGGING_FACE):
+            name = self.given.removeprefix(releases.HUGGING_FACE)
+            raise FileNotFoundError(
+                f"{self.given}: a page of the Hugging Face Hub. Download the model, and pass its "
+                f"folder: albert download {name} --hub"
+            )
         if release is None:
             path, folder = _current(self.given)
             if is_remote or path == folder.path or _is_there(path):
@@ -473,6 +481,8 @@ class ModelPath:
         if prefix == path and files.exists(path):
             if path.endswith(_OF_KERAS):
                 raise ValueError(f"{path} is {_KERAS_FILE}")
+            if not may_be_weights(path):
+                raise no_weights(path)
             return path
         files.check_path(path)
         raise FileNotFoundError(f"{path}: no such checkpoint. {_what_is_there(path)}")
@@ -557,6 +567,24 @@ def find_checkpoint(path: str) -> str:
 def is_exported(checkpoint: str) -> bool:
     """Returns whether the path of a checkpoint is that of a file for another runtime."""
     return os.path.basename(checkpoint) in ANSWERING
+
+
+def may_be_weights(path: str) -> bool:
+    """Returns whether a file has a name or first bytes as files of weights and exports have."""
+    if files.is_remote(path) or is_exported(path) or path.endswith(_WEIGHT_ENDINGS):
+        return True
+    start = files.read_start(path, 9)
+    return start[8:] == b"{" or start.startswith(PICKLES)
+
+
+def no_weights(path: str) -> ValueError:
+    """Returns the error about a file that has no weights, with the folder that may be meant."""
+    folder = os.path.dirname(path) or os.curdir
+    meant = f"Did you mean the folder {folder!r}?"
+    has_model = bool(ModelFolder(folder).candidates)
+    return ValueError(
+        f"{path}: not a weight file. {meant if has_model else f'Expected: {ACCEPTED}'}"
+    )
 
 
 def read_exported(path: str) -> dict[str, bytes]:

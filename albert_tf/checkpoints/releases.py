@@ -22,7 +22,8 @@ from albert_tf.spelling import closest
 
 _TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "releases.json")
 _HUB = "https://tfhub.dev/"
-_HUGGING_FACE = "albert/"  # Google's organization on the Hugging Face Hub
+HUGGING_FACE = "https://huggingface.co/"
+_OF_GOOGLE = "albert/"  # Google's organization on the Hugging Face Hub
 CACHE = "ALBERT_CACHE"  # environment variable: the folder with the downloaded models
 _LIKENESS = 0.8  # of a misspelled name; a path is not taken for one
 
@@ -96,7 +97,8 @@ def named(name: str) -> Release | None:
 
 def canonical(name: str) -> str:
     """Returns a name or an address as they are compared."""
-    return name.removeprefix(_HUB).rstrip("/").removeprefix(_HUGGING_FACE).replace("-", "_")
+    name = name.removeprefix(_HUB).removeprefix(HUGGING_FACE).rstrip("/")
+    return name.removeprefix(_OF_GOOGLE).replace("-", "_")
 
 
 def suggestion(name: str) -> str:
