@@ -177,6 +177,7 @@ def test_a_missing_path_is_refused_by_its_flag(folder):
         ("Demo/", "", "", "demo"),
         ("{here}/demo/./trian.tsv", "file", "", "{here}/demo/train.tsv"),
         ("demo/trains", "directory", "", "demo/train"),
+        ("demo/none.tsv", "", "", ""),  # alike in the ending only
         ("demo/train.tsv/a", "", "", ""),
         ("demo/model.ckpt-bets", "", ".index", "demo/model.ckpt-best"),
         ("demo/config", "", "", ""),  # only a hidden one

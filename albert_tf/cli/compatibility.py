@@ -120,12 +120,15 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(
         ("tokenizer", "tokenizer_name", "spm_model", "vocab"), ("spm_model_file", "vocab_file")
     ),
-    "num_gpus": ("num_devices",),
+    **dict.fromkeys(("num_gpus", "gpus", "n_gpu"), ("num_devices",)),
     "optim": ("optimizer",),
     **dict.fromkeys(("train", "training"), ("do_train",)),
     **dict.fromkeys(("eval", "evaluate"), ("do_eval",)),
     **dict.fromkeys(("predict", "test"), ("do_predict",)),
 }
+
+# Names of flags with which others choose a GPU, where this package needs none.
+GPU_NAMES = ("device", "gpu", "gpus", "cuda", "use_gpu", "use_cuda", "num_gpus", "n_gpu")
 
 
 def rows_for(

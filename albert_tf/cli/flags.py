@@ -5,7 +5,7 @@ TensorFlow is not imported here, so that `--help` is fast.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TypeVar
 
 from absl import flags, logging
@@ -14,6 +14,7 @@ from albert_tf import files, settings
 from albert_tf.cli.compatibility import (
     ALBERT_ZH_DEFAULTS,
     ALIASES,
+    GPU_NAMES,
     IGNORED,
     OTHER_NAMES,
     OtherDefaults,
@@ -25,6 +26,9 @@ _ALWAYS_THERE = ("absl.app", "absl.logging")  # modules whose flags every progra
 AUTO = "auto"  # the value of a flag that leaves the choice to the program
 _TRUTH_VALUES = ("true", "false", "1", "0", "yes", "no", "t", "f")
 _FLAGFILE = ("--flagfile", "-flagfile")
+# Flags that an argument without one may belong to, if it is an existing folder or file.
+_TAKE_FOLDERS = ("model_dir", "input", "data_dir", "output_dir")
+_TAKE_FILES = ("input_file", "input", "train_file")
 
 SettingsType = TypeVar("SettingsType", bound=SettingsGroup)
 
@@ -117,7 +121,8 @@ def parse(settings_class: type[SettingsType], arguments: Sequence[str]) -> Setti
     if words and settings_class.ARGUMENT:
         values[settings_class.ARGUMENT].parse(words.pop(0))
     if words:
-        raise flags.Error(_describe_word(words[0], given_arguments))
+        unset = {name for name in names if not values[name].present}
+        raise flags.Error(_describe_word(words[0], given_arguments, unset))
     for name in rows_for(IGNORED, settings_class):
         if values[name].present:
             logging.warning("--%s has no effect", name)
@@ -138,19 +143,35 @@ def _with_suggestion(error: flags.UnrecognizedFlagError, names: Sequence[str]) -
         names: the flags of the program.
     """
     unknown = str(error.flagname)
-    meant = [name for name in OTHER_NAMES.get(unknown.replace("-", "_"), ()) if name in names]
+    name = unknown.replace("-", "_")
+    meant = [other for other in OTHER_NAMES.get(name, ()) if other in names]
+    if name in GPU_NAMES and not meant:
+        return (
+            f"--{unknown} is not a flag of this program, which uses a GPU if TensorFlow finds one "
+            "(nvidia-smi shows NVIDIA's; the extra cuda has what it needs)"
+        )
     if not meant:
         return str(error)
     return f"--{unknown} is not a flag of this program. Did you mean --{meant[0]}?"
 
 
-def _describe_word(word: str, arguments: Sequence[str]) -> str:
-    """Returns what is wrong with an argument that is not a flag."""
+def _describe_word(word: str, arguments: Sequence[str], unset: Collection[str]) -> str:
+    """Returns what is wrong with an argument that is not a flag.
+
+    Args:
+        word: the argument.
+        arguments: all arguments of the program.
+        unset: the flags of the program that are not given.
+    """
     place = arguments.index(word) if word in arguments else 0
     before = arguments[place - 1] if place else ""
     if before.startswith("-") and "=" not in before and word.lower() in _TRUTH_VALUES:
         name = before.lstrip("-")
         return f"{word!r} is not a flag: write --{name}={word.lower()}, or --{name} or --no{name}"
+    takers = _TAKE_FOLDERS if files.is_directory(word) else _TAKE_FILES
+    meant = next((name for name in takers if name in unset), None)
+    if meant is not None and files.exists(word):
+        return f"{word!r} is not a flag. Did you mean --{meant}={word}?"
     return f"{word!r} is not a flag: flags start with --"
 
 

@@ -24,6 +24,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
+_LIKENESS = 0.7  # of names with the same ending, which are alike already
 _LOST_SLASH = re.compile(r"(\w[\w+.-]+):/(?!/)")  # of gs://bucket, which `pathlib` takes for a path
 
 
@@ -90,7 +91,8 @@ def similar_path(path: str, kind: str = "", ending: str = "") -> str:
         there = os.path.join(here, name)
         if not os.path.exists(there):
             wanted = kind if depth == len(names) else "directory"
-            meant = closest(name, _names_of_kind(here, wanted, ending, name.startswith(".")))
+            names_here = _names_of_kind(here, wanted, ending, name.startswith("."))
+            meant = closest(name, names_here, _LIKENESS)
             if meant is None:
                 return ""
             there = os.path.join(here, meant)

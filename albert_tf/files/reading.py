@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import io
 import itertools
@@ -23,6 +24,7 @@ from albert_tf.files.paths import (
 
 MAX_WHOLE = 1 << 28  # bytes of a file that is read as a whole: configs, vocabularies, journals
 MAX_LINE = 1 << 26  # bytes of a line, and of a value in JSON that is read value by value
+_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def open_binary(path: str) -> IO[bytes]:
@@ -98,9 +100,11 @@ def decode_utf8(data: bytes, path: str, first_line: int = 1) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = first_line + data.count(b"\n", 0, error.start)
+        is_utf16 = first_line == 1 and data.startswith(_UTF16_MARKS)
+        encoding = " UTF-16`" if is_utf16 else "` and its encoding"
         raise ValueError(
             f"{path}, line {line}: not UTF-8 (byte 0x{data[error.start]:02x}: {error.reason}). "
-            "Convert text with `iconv -t UTF-8 -f` and its encoding"
+            f"Convert text with `iconv -t UTF-8 -f{encoding}"
         ) from None
 
 

@@ -357,9 +357,9 @@ class RunSettings(
         if not config_file:
             if not self._has_weights:
                 raise ValueError(
-                    "--albert_config_file is required: the albert_config.json that came with the "
-                    "model (a TF-Hub module may have it in its assets), or the name of an "
-                    "architecture, such as albert_base"
+                    "--albert_config_file is required: an albert_config.json, or the name of an "
+                    "architecture, such as albert_base, for random weights; or --init_checkpoint, "
+                    "a model to start with"
                 )
             config_file = self._source_at(place).config_file
         return dataclasses.replace(

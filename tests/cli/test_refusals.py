@@ -98,6 +98,7 @@ OTHER_RECORD, NO_EXAMPLE = (
     frame_records([data])[0].decode("latin-1")
     for data in (encode_examples({"input_ids": np.ones((1, 3), int)})[0], b"not a message")
 )
+PROSE = "One day\n\nAlone\n\nagain\n"
 ASKED = {"context": "The boat waits.", "qas": [{"id": "q1", "question": "What waits?"}]}
 # Program → what is typed, what is said and, if needed, files of that row.
 REFUSALS: dict[str, list[tuple]] = {
@@ -197,6 +198,12 @@ REFUSALS: dict[str, list[tuple]] = {
         ("--output_dir=o --learning_rate=fast", "learning_rate"),
         ("--output_dir=o --sed=1", "Unknown command line flag 'sed'. Did you mean: seed"),
         ("--seed=1", "--task_name is required: Name of the task"),
+        ("--gpus=2", "--gpus is not a flag .* Did you mean --num_devices[?] "),
+        ("tags", "'tags' is not a flag. Did you mean --data_dir=tags[?] "),
+        (
+            "--task_name=tsv --data_dir=. --output_dir=x --do_train",
+            "--albert_config_file is required: .* or --init_checkpoint, a model to start with$",
+        ),
         *(
             (f"--{flag}", f"--{flag.partition('=')[0]} is not a flag .* Did you mean --{meant}[?] ")
             for flag, meant in (
@@ -279,6 +286,7 @@ REFUSALS: dict[str, list[tuple]] = {
     ],
     "run-token-classification": [
         (TUNE + "--data_dir=tags", "train.txt, line 1: no label"),
+        (TUNE + "--train_file=a.txt", "line 3: no label.*; likewise line 5$", {"a.txt": PROSE}),
         (TUNE + "--data_dir=tags " + NO_PHASE, "nothing to do"),
     ],
     "run-pretraining": [
@@ -329,6 +337,20 @@ REFUSALS: dict[str, list[tuple]] = {
     ],
     "run-predict": [
         ("--model_name_or_path=m", "_path is not a flag .* Did you mean --model_dir[?] "),
+        (PREDICT + "--device=gpu", "--device is not a flag .* a GPU if TensorFlow finds one .nvid"),
+        ("race --text=a", "'race' is not a flag. Did you mean --model_dir=race[?] "),
+        (PREDICT + "text.txt", "'text.txt' is not a flag. Did you mean --input_file=text.txt[?] "),
+        (PREDICT + "race", "'race' is not a flag: flags start with --"),
+        ("--model_dir=race/run.json --text=a", "not a weight file. Did you mean the folder 'race'"),
+        ("--model_dir=words.txt --text=a", "words.txt: not a weight file. Expected: a Tens"),
+        (
+            "--model_dir=https://huggingface.co/who/what --text=a",
+            "/what: a page of the Hugging Face Hub. .* folder: albert download who/what --hub$",
+        ),
+        (
+            "--model_dir=https://huggingface.co/albert/albert-base-v2 --text=a",
+            "Download it: albert download albert_base_v2$",
+        ),
         ("--output=x", "--output is not a flag .* Did you mean --output_file[?] "),
         ("--model_dir=none --text=x", "none: no such checkpoint"),
         ("--model_dir=Clasification --text=x", "checkpoint. Did you mean 'classification'[?]$"),
@@ -421,6 +443,7 @@ REFUSALS: dict[str, list[tuple]] = {
                 ("race", "a.txt", "p\tq\n", "a JSON object"),
                 ("race --task=fill_mask", "a.txt", "a\tb\n", "1 or fewer columns, got 2"),
                 ("classification", "a.txt", "a\nb\xff\n", r"a\.txt, line 2: not UTF-8 \(byte 0xff"),
+                ("classification", "a.txt", "\xff\xfea\0", "not UTF-8 .* -f UTF-16`$"),
                 (
                     *("classification", "a.txt", "a\nb\tc\td\n"),
                     "line 2: expected 2 or fewer columns, got 3: 'b', 'c', 'd'",
