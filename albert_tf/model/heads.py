@@ -36,7 +36,7 @@ from albert_tf.model.layers import (
     register,
 )
 from albert_tf.model.modeling import AlbertModel, Outputs, add_layer_outputs
-from albert_tf.model.ops import MASKED_SCORE, Seed, Seeds, dropout, dropout_seeds
+from albert_tf.model.ops import MASKED_SCORE, Seed, Seeds, dropout, dropout_seeds, sizes_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -241,8 +241,7 @@ class AlbertForMultipleChoice(_Head):
 
 def _join_first_axes(x: tf.Tensor) -> tf.Tensor:
     """Returns `x`, [B, C, …], as [B·C, …]."""
-    sizes = [size or tf.shape(x)[axis] for axis, size in enumerate(x.shape) if axis > 1]
-    return tf.reshape(x, (-1, *sizes))
+    return tf.reshape(x, (-1, *sizes_of(x)[2:]))
 
 
 @register

@@ -51,7 +51,14 @@ def with_axes_of(x: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
     """Gives rows, [N, m], the leading axes of `x`, [..., n]: returns [..., m]."""
     if x.shape.rank == 2:
         return rows
-    return tf.reshape(rows, tf.concat((tf.shape(x)[:-1], rows.shape[1:]), axis=0))  # [..., m]
+    return tf.reshape(rows, (*sizes_of(x)[:-1], rows.shape[1]))  # [..., m]
+
+
+def sizes_of(x: tf.Tensor) -> list[int | tf.Tensor]:
+    """Returns the size of each axis, an int if it is known when the function is traced."""
+    known: list[int | tf.Tensor | None] = x.shape.as_list()
+    traced = tf.unstack(tf.shape(x)) if None in known else known
+    return [there if size is None else size for size, there in zip(known, traced, strict=True)]
 
 
 @op
@@ -185,17 +192,16 @@ def project_heads(
         query = project_heads(queries, queries, kernels[:1], biases[:1], heads)
         return [*query, *project_heads(x, x, kernels[1:], biases[1:], heads)]
     y = dense(x, tf.concat(kernels, -1), tf.concat(biases, -1))  # [B, S, 3·A·D]
-    shape = tf.shape(x)
+    *axes, _ = sizes_of(x)
     count = len(kernels)
-    y = tf.reshape(y, (shape[0], shape[1], count, heads, y.shape[-1] // (count * heads)))
+    y = tf.reshape(y, (*axes, count, heads, y.shape[-1] // (count * heads)))
     projected: list[tf.Tensor] = tf.unstack(tf.transpose(y, (2, 0, 3, 1, 4)))
     return projected  # 3 of [B, A, S, D]
 
 
 def split_heads(x: tf.Tensor, heads: int) -> tf.Tensor:
     """Splits the last axis into attention heads: float [B, S, A·D] → [B, A, S, D]."""
-    shape = tf.shape(x)
-    x = tf.reshape(x, (shape[0], shape[1], heads, x.shape[-1] // heads))  # [B, S, A, D]
+    x = tf.reshape(x, (*sizes_of(x)[:-1], heads, x.shape[-1] // heads))  # [B, S, A, D]
     return swap_heads(x)  # [B, A, S, D]
 
 
@@ -206,8 +212,7 @@ def swap_heads(x: tf.Tensor) -> tf.Tensor:
 
 def join_heads(x: tf.Tensor) -> tf.Tensor:
     """Joins the attention heads: float [B, S, A, D] → [B, S, A·D]."""
-    shape = tf.shape(x)
-    return tf.reshape(x, (shape[0], shape[1], x.shape[2] * x.shape[3]))
+    return tf.reshape(x, (*sizes_of(x)[:-2], x.shape[2] * x.shape[3]))
 
 
 def attention_scores(

@@ -37,8 +37,8 @@ def _project_heads(
     for rows, kernel, bias in zip((queries, x, x), kernels, biases, strict=True):
         y = tf.einsum("hn,bsh->bns", kernel, rows)  # [B, A·D, S]
         y += tf.cast(bias, y.dtype)[:, None]
-        shape = tf.shape(y)
-        y = tf.reshape(y, (shape[0], heads, y.shape[1] // heads, shape[2]))  # [B, A, D, S]
+        batch, size, length = ops.sizes_of(y)
+        y = tf.reshape(y, (batch, heads, size // heads, length))  # [B, A, D, S]
         projected.append(tf.transpose(y, (0, 1, 3, 2)))  # [B, A, S, D]
     return projected
 
@@ -134,8 +134,8 @@ def _attention_whole(
     context = run(query, key, value)  # [B, A, Q, D] or [B, A, D, Q]
     if not positions_last:
         return ops.join_heads(ops.swap_heads(context))  # [B, Q, A·D]
-    shape = tf.shape(context)
-    context = tf.reshape(context, (shape[0], context.shape[1] * context.shape[2], shape[3]))
+    batch, heads, size, length = ops.sizes_of(context)
+    context = tf.reshape(context, (batch, heads * size, length))  # [B, A·D, Q]
     return tf.linalg.matrix_transpose(context)  # [B, Q, A·D]
 
 
