@@ -20,6 +20,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from albert_tf import tensorflow_packages
+from albert_tf.spelling import did_you_mean
 from albert_tf.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -93,7 +94,8 @@ def __getattr__(name: str) -> Any:
     if name in _TASKS:
         return importlib.import_module(f"{__name__}.finetuning.{name}")
     if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        meant = f". {did_you_mean(name, __all__)}".removesuffix(". ")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{meant}")
     try:
         _check_packages(name)
     except ValueError as error:

@@ -39,5 +39,7 @@ def test_the_public_names_are_found_on_first_use():
     assert set(dir(albert_tf)) == set(albert_tf.__all__) == of_type_checkers
     for name in albert_tf.__all__:
         assert getattr(albert_tf, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'AlbertModl'"):
-        albert_tf.AlbertModl  # noqa: B018
+    with pytest.raises(AttributeError, match="Did you mean 'load_predictor'"):
+        albert_tf.load_predicter  # noqa: B018
+    with pytest.raises(AttributeError, match=r"no attribute 'qqq'$"):
+        albert_tf.qqq  # noqa: B018

@@ -11,8 +11,9 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.model import expects_probabilities, heads, modeling
+from albert_tf.model import expects_probabilities, heads, modeling, tokenizer_layer
 from albert_tf.model.config import AlbertConfig
+from albert_tf.model.optimization import Lamb, fine_tuning_optimizer
 from tests.conftest import TINY_SHAPE
 
 losses, metrics = tf_keras.losses, tf_keras.metrics
@@ -79,9 +80,7 @@ def test_all_of_keras_that_expects_probabilities_is_found_as_object_function_and
             by_name.add(name)
     assert found == REFUSED[place]
     # In metrics, Keras has no names of some functions, and "Accuracy" is that of the output.
-    unknown = {"Accuracy", "KLD", "binary_focal_crossentropy", "categorical_focal_crossentropy"}
-    unknown |= {"kl_divergence", "kld"}
-    assert by_name == found - REQUIRED.keys() - (unknown if place is metrics else set())
+    assert by_name == found - REQUIRED.keys() - ({"Accuracy"} if place is metrics else set())
 
 
 @pytest.mark.parametrize(
@@ -426,6 +425,8 @@ def test_options_have_axes_of_their_own():
         (None, r"the labels are missing: model\.fit\(inputs, labels\)"),
         (np.array([0, 7]), r"labels contain 7: expected 0 to 1 \(num_labels=2\)"),
         ([0, -1], "labels contain -1: expected 0 to 1"),
+        ([0.0, 0.5], r"labels contain 0\.5: expected 0 to 1"),
+        ([0.0, float("nan")], "labels contain nan: expected 0 to 1"),
         (
             np.eye(2),
             r"labels have the shape \(2, 2\): expected \[B\], .* pass labels\.argmax\(-1\)",
@@ -438,6 +439,62 @@ def test_labels_that_are_not_those_of_the_model_are_refused_in_one_line(labels, 
     model.compile("sgd")
     with pytest.raises(ValueError, match=f"^{said}"):
         model.fit(IDS, labels)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"loss": "crossentropy"}, "loss: 'crossentropy' is no name in tf_keras.losses. "),
+        ({"loss": ["hinje"]}, "loss: 'hinje' is no name in .*losses. Did you mean 'hinge'[?]"),
+        ({"loss": "hinge", "metrics": ["f1"]}, "metrics: 'f1' is no .*metrics. Pass an object"),
+        ({"metrics": {"a": ["auc"]}}, "metrics: 'auc' is no .* Did you mean 'AUC'[?]"),
+    ],
+)
+def test_names_that_keras_lacks_are_refused_before_the_first_step(arguments, said):
+    with pytest.raises(ValueError, match=f"^{said}"):
+        model_of().compile("sgd", **arguments)
+
+
+def test_data_to_validate_on_are_checked_before_an_epoch():
+    model = model_of()
+    model.compile("sgd", run_eagerly=True)
+    for held_out, said in (
+        ((TEXTS, LABELS), "these are texts"),
+        ((IDS, [0, 9]), "labels contain 9"),
+    ):
+        with pytest.raises(ValueError, match=f"^{said}"):
+            model.fit(IDS, LABELS, validation_data=held_out)
+    assert model.optimizer.iterations == 0
+    model.fit(IDS, LABELS, validation_data=(IDS, LABELS), verbose=0)
+
+
+# What makes an object → what is said, in place of an attribute or a dimension that lacks.
+WRONG_ARGUMENTS = {
+    "config": (
+        lambda: heads.AlbertForSpans("albert_base"),
+        r"AlbertForSpans: config is 'albert_b.* ",
+    ),
+    "encoder": (
+        lambda: modeling.AlbertEncoder({}),
+        r"AlbertEncoder: config is \{\}, expected an Alb",
+    ),
+    "labels": (lambda: model_of("2"), "num_labels='2': expected an integer, 1 or more"),
+    "tags": (lambda: heads.AlbertForTokenClassification(SHALLOW, 0), "num_labels=0: expected an"),
+    "layer": (
+        lambda: tokenizer_layer.TokenizerLayer("a.model"),
+        r"tokenizer='a.model': expected th",
+    ),
+    "text": (lambda: fine_tuning_optimizer("fast"), "learning_rate='fast': expected a number, 0"),
+    "sign": (lambda: fine_tuning_optimizer(-1e-5, 9), "learning_rate=-1e-05: expected a number"),
+    "optimizer": (lambda: Lamb(-1.0), r"learning_rate=-1\.0: expected a number, 0 or more"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_ARGUMENTS)
+def test_arguments_of_another_kind_are_refused_by_name(name):
+    make, said = WRONG_ARGUMENTS[name]
+    with pytest.raises(ValueError, match=f"^{said}"):
+        make()
 
 
 def test_labels_of_other_losses_and_steps_are_not_looked_into():

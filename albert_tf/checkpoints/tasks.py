@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from albert_tf import files
+from albert_tf.spelling import did_you_mean
 
 CLASSIFICATION = "classification"
 REGRESSION = "regression"
@@ -69,9 +70,10 @@ def canonical(name: str) -> str:
     """
     known = ALIASES.get(name, name)
     if known not in _head_settings:
-        expected = ", ".join(map(repr, (*_head_settings, *ALIASES)))
+        names = (*_head_settings, *ALIASES)
+        expected = did_you_mean(name, names) or f"expected one of {', '.join(map(repr, names))}."
         raise ValueError(
-            f"task={name!r}: expected one of {expected}. If it is a task of your own, import the "
+            f"task={name!r}: {expected} If it is a task of your own, import the "
             "file that registers it (albert predict: --task_module)"
         )
     return known

@@ -43,7 +43,7 @@ def make_model(
             'task, such as task="classification"'
         )
     if NUM_LABELS in parameters and NUM_LABELS not in arguments:
-        arguments[NUM_LABELS] = num_labels or spec.count_outputs(source)
+        arguments[NUM_LABELS] = spec.count_outputs(source) if num_labels is None else num_labels
     labels = source.run.record.labels
     is_of_task = source.run.record.task_name == spec.name
     if LABELS in parameters and is_of_task and len(labels) == arguments[NUM_LABELS]:

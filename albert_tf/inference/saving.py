@@ -32,7 +32,7 @@ from albert_tf.checkpoints.weight_names import (
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.registry import TaskSpec
 from albert_tf.model.config import AlbertConfig
-from albert_tf.model.tokenization import Tokenizer, list_files
+from albert_tf.model.tokenization import Tokenizer, check_tokenizer, list_files
 from albert_tf.setting_values import ValueType
 
 _LABELS = ValueType("labels", str, is_tuple=True, is_scalar=False)
@@ -86,6 +86,8 @@ def save_pretrained(
         OSError: the folder cannot be written to.
     """
     folder = files.path_text(folder, "folder")
+    if tokenizer is not None:
+        check_tokenizer(tokenizer)
     savable, spec = _recognize(model)
     tensors = _name_variables(savable)
     named = _check_labels(savable, spec, labels)
@@ -154,7 +156,7 @@ def _recognize(model: tf_keras.layers.Layer) -> tuple[Savable, TaskSpec]:
     Raises:
         ValueError: there is none, or the model has no weights yet.
     """
-    if not model.variables:
+    if isinstance(model, tf_keras.layers.Layer) and not model.variables:
         raise ValueError(f"{type(model).__name__} has no weights yet: call or train it first")
     fitting = [
         spec

@@ -11,11 +11,15 @@ subclasses are not looked into.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
+from types import ModuleType
 
 import tensorflow as tf
 import tf_keras
+
+from albert_tf.spelling import did_you_mean
 
 _KERAS = ("tf_keras.", "keras.")  # beginnings of the names of their modules
 _SIGMOID = (
@@ -68,7 +72,7 @@ _ACCURACY, _CROSS_ENTROPY = ("accuracy", "acc"), ("crossentropy", "ce")  # chose
 
 
 def problems(losses: object, metrics: object, num_outputs: int | None = None) -> list[str]:
-    """Returns a sentence about each loss and metric that would be wrong for logits.
+    """Returns a sentence about each loss and metric that would be wrong for logits, or unknown.
 
     Args:
         losses: the loss of `compile`: a name, an object, a function, or a list or dict of these.
@@ -77,13 +81,32 @@ def problems(losses: object, metrics: object, num_outputs: int | None = None) ->
     """
     said = []
     for each in tf.nest.flatten(losses):
-        if advice := _advice(each, "losses", tf_keras.losses.get):
+        if unknown := _unknown(each, tf_keras.losses):
+            said.append(f"loss: {unknown}")
+        elif advice := _advice(each, "losses", tf_keras.losses.get):
             said.append(f"loss: {_shown(each)} {_PROBLEM}; {advice}")
     for each in tf.nest.flatten(metrics):
         meant = _meant(each, num_outputs) if isinstance(each, str) else each
-        if advice := _advice(meant, "metrics", tf_keras.metrics.get):
+        if unknown := _unknown(meant, tf_keras.metrics):
+            said.append(f"metrics: {unknown}")
+        elif advice := _advice(meant, "metrics", tf_keras.metrics.get):
             said.append(f"metrics: {_shown(each)} {_PROBLEM}; {advice}")
     return said
+
+
+def _unknown(value: object, module: ModuleType) -> str:
+    """Returns what is wrong with a name that Keras does not have; "" for anything else.
+
+    Keras itself says so in the first step, in more than twenty lines.
+    """
+    if not isinstance(value, str):
+        return ""
+    with contextlib.suppress(ValueError):
+        if not isinstance(module.get(value), str):  # what it returns for an unknown metric
+            return ""
+    meant = did_you_mean(value, [name for name in vars(module) if name[0] != "_"])
+    place = module.__name__.rpartition(".")[2]
+    return f"{value!r} is no name in tf_keras.{place}. {meant or 'Pass an object in its place'}"
 
 
 def _meant(name: str, num_outputs: int | None) -> str:
@@ -98,10 +121,7 @@ def _meant(name: str, num_outputs: int | None) -> str:
 def _advice(value: object, place: str, get: Callable[[object], object]) -> str:
     """Returns what to pass in place of a loss or a metric; "" if it is right for logits."""
     if isinstance(value, str):
-        try:
-            value = get(value)
-        except ValueError:  # Keras says so itself
-            return ""
+        value = get(value)
     options: dict[str, object] = {}
     if isinstance(value, functools.partial):
         options = dict(value.keywords)

@@ -8,6 +8,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.files import JsonObject
+from albert_tf.model.schedules import check_rate
 
 
 @tf_keras.saving.register_keras_serializable(package="albert_tf")
@@ -24,6 +25,7 @@ class FitSchedule(tf_keras.optimizers.schedules.LearningRateSchedule):
     """
 
     def __init__(self, learning_rate: float, warmup_proportion: float) -> None:
+        check_rate(learning_rate)
         self.learning_rate = learning_rate
         self.warmup_proportion = warmup_proportion
         self.is_begun = False

@@ -18,6 +18,7 @@ in the beam.
 from __future__ import annotations
 
 import abc
+import numbers
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,12 @@ CLASSIFICATION_DROPOUT = 0.1  # on the pooled output, as in Google's and albert_
 def _no_positions(tokens: tf.Tensor) -> tf.Tensor:
     """Returns empty positions, int32 [B, 0], for heads that use only [CLS] of the last layer."""
     return tf.zeros((tf.shape(tokens)[0], 0), tf.int32)
+
+
+def _check_count(num_labels: object) -> None:
+    """Raises ValueError for a number of labels that is no number, or 0."""
+    if not isinstance(num_labels, numbers.Integral) or num_labels < 1:
+        raise ValueError(f"num_labels={num_labels!r}: expected an integer, 1 or more")
 
 
 def _checked_labels(labels: Sequence[str], count: int) -> list[str]:
@@ -152,6 +159,7 @@ class AlbertForClassification(_Head):
         labels: Sequence[str] = (),
         **kwargs: Unpack[LayerOptions],
     ) -> None:
+        _check_count(num_labels)
         super().__init__(config, **kwargs)
         if is_regression and num_labels != 1:
             raise ValueError(f"num_labels={num_labels}: expected 1 for regression")
@@ -273,6 +281,7 @@ class AlbertForTokenClassification(_Head):
         labels: Sequence[str] = (),
         **kwargs: Unpack[LayerOptions],
     ) -> None:
+        _check_count(num_labels)
         super().__init__(config, **kwargs)
         self.classifier = OutputLayer(
             config, "", num_labels, HEAD_STDDEV, name="classifier", dtype=self.dtype_policy

@@ -140,7 +140,8 @@ def check_range(
     if count is None or not (is_eager or isinstance(ids, np.ndarray)):
         return
     values = np.asarray(ids)
-    wrong = values[((values < 0) | (values >= count)) & (values != ignored)]
+    is_id = (values >= 0) & (values < count) & (values == np.floor(values))
+    wrong = values[~is_id & (values != ignored)]
     if wrong.size:
         raise ValueError(f"{name} contain {wrong.flat[0]}: expected 0 to {count - 1} ({reason})")
 

@@ -81,6 +81,15 @@ class Configured(tf_keras.layers.Layer):
         return cls(**{**config, **layers, "config": AlbertConfig.from_dict(config["config"])})
 
 
+def check_config(config: object, name: str) -> None:
+    """Raises ValueError if the config of a layer or model, whose class has a name, is no config."""
+    if not isinstance(config, AlbertConfig):
+        raise ValueError(
+            f"{name}: config is {config!r:.60}, expected an AlbertConfig, such as "
+            'AlbertConfig.for_model("albert_config.json"). albert_tf.from_pretrained opens a folder'
+        )
+
+
 class AlbertLayer(Configured):
     """Base layer with ALBERT's initializers: truncated normal for kernels, zeros for biases.
 
@@ -92,6 +101,7 @@ class AlbertLayer(Configured):
     """
 
     def __init__(self, config: AlbertConfig, **kwargs: Unpack[LayerOptions]) -> None:
+        check_config(config, type(self).__name__)
         super().__init__(**kwargs)
         self.config = config
         self.built = True  # constructors create all weights

@@ -69,6 +69,7 @@ from albert_tf.model.layers import (
     Normalization,
     OutputLayer,
     call_layer,
+    check_config,
     register,
 )
 from albert_tf.model.ops import Seed, Seeds
@@ -586,6 +587,7 @@ class AlbertModel(TakesInputs, Configured, tf_keras.Model):
     label_axes: tuple[str, ...] = ()  # of the ids of classes, where these are the labels
 
     def __init__(self, config: AlbertConfig, **kwargs: Unpack[LayerOptions]) -> None:
+        check_config(config, type(self).__name__)
         super().__init__(**kwargs)
         self.config = config
         self.encoder = AlbertEncoder(config, name="encoder", dtype=self.dtype_policy)
@@ -682,6 +684,9 @@ class AlbertModel(TakesInputs, Configured, tf_keras.Model):
             model; or a callback is of Keras 3.
         """
         y = self._checked_labels("fit", x, y)
+        held_out = kwargs.get("validation_data")
+        if isinstance(held_out, (tuple, list)) and len(held_out) > 1:  # after an epoch otherwise
+            self._checked_labels("fit", *held_out[:2])
         keras_3.refuse(callbacks, "callbacks")
         callbacks = add_beginning(getattr(self, "optimizer", None), callbacks)
         return super().fit(x, y, batch_size, epochs, verbose, callbacks, *args, **kwargs)

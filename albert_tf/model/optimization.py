@@ -233,7 +233,7 @@ def fine_tuning_optimizer(
         weight_decay: the weight decay.
 
     Raises:
-        ValueError: `num_train_steps` or `warmup_proportion` is out of range.
+        ValueError: `learning_rate`, `num_train_steps` or `warmup_proportion` is out of range.
     """
     if not 0 <= warmup_proportion <= 1:
         raise ValueError(f"warmup_proportion={warmup_proportion}: expected a number in [0, 1]")

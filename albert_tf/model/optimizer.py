@@ -15,7 +15,7 @@ from albert_tf.files import JsonObject
 from albert_tf.model.fit_schedule import FitSchedule
 from albert_tf.model.keras_optimizer import KerasOptimizer, KerasOptions
 from albert_tf.model.optimizer_names import OPTIMIZERS
-from albert_tf.model.schedules import WarmUpPolynomialDecay
+from albert_tf.model.schedules import WarmUpPolynomialDecay, check_rate
 from albert_tf.model.tensorflow_internals import call_for_all_replicas, is_inside_xla
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ class Optimizer(KerasOptimizer):
         jit_compile: bool = False,
         **kwargs: Unpack[KerasOptions],
     ) -> None:
+        check_rate(learning_rate)
         name = name or type(self).__name__
         super().__init__(learning_rate, weight_decay, name, jit_compile, **kwargs)
         self.exclude = exclude

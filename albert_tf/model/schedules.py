@@ -8,6 +8,13 @@ import tf_keras
 from albert_tf.files import JsonObject
 
 
+def check_rate(learning_rate: object) -> None:
+    """Raises ValueError for a learning rate that is a text or a negative number."""
+    is_negative = isinstance(learning_rate, (int, float)) and not learning_rate >= 0
+    if is_negative or isinstance(learning_rate, str):
+        raise ValueError(f"learning_rate={learning_rate!r}: expected a number, 0 or more")
+
+
 @tf_keras.saving.register_keras_serializable(package="albert_tf")
 class WarmUpPolynomialDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
     """Google's learning rate schedule: linear warm-up, then polynomial decay to 0.
@@ -39,6 +46,7 @@ class WarmUpPolynomialDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
         start_warmup_step: int = 0,
         power: float = 1.0,
     ) -> None:
+        check_rate(learning_rate)
         if num_train_steps < 1:
             raise ValueError(f"num_train_steps={num_train_steps}: expected 1 or more")
         self.learning_rate = learning_rate

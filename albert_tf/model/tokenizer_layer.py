@@ -13,7 +13,7 @@ import tf_keras
 from albert_tf.files import JsonObject
 from albert_tf.model.graph_tokenizer import GraphTokenizer
 from albert_tf.model.layers import LayerOptions, register
-from albert_tf.model.tokenization import FullTokenizer
+from albert_tf.model.tokenization import FullTokenizer, check_tokenizer
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -55,6 +55,7 @@ class TokenizerLayer(tf_keras.layers.Layer):
         padding: str = "longest",
         **kwargs: Unpack[LayerOptions],
     ) -> None:
+        check_tokenizer(tokenizer)
         kwargs["trainable"] = False
         super().__init__(**kwargs)
         self.max_length = tokenizer.max_length if max_length is None else max_length

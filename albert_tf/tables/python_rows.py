@@ -15,7 +15,16 @@ _ROWS_AT_ONCE = 1024  # of a DataFrame of pandas that are Python objects
 
 
 def tables_of(data: Mapping[str, object]) -> dict[str, Table]:
-    """Returns split → table of rows of Python, such as those of a `datasets.DatasetDict`."""
+    """Returns split → table of rows of Python, such as those of a `datasets.DatasetDict`.
+
+    Raises:
+        ValueError: they are not in a dict, or see `table_of`.
+    """
+    if not isinstance(data, Mapping):
+        raise ValueError(
+            f'data: expected a dict of splits, such as {{"train": rows, "dev": rows}}, got '
+            f"{files.quote(data)}"
+        )
     return {split: table_of(rows, f"data[{split!r}]") for split, rows in data.items()}
 
 

@@ -132,7 +132,9 @@ def test_one_of_several_files_of_a_kind_can_be_chosen(folder, toy_spm_model):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"task": "classify"}, "task='classify': expected one of 'classification'"),
+        ({"task": "classify"}, "task='classify': Did you mean 'classification'"),
+        ({"task": "poetry"}, "task='poetry': expected one of 'classification'"),
+        ({"task": "classification", "num_labels": 0}, "num_labels=0: expected an integer, 1 or"),
         ({"task": "classification"}, "has no head for the task classification"),
         ({"task": "spans", "num_labels": 3}, "for spans has no labels"),
     ],

@@ -176,6 +176,12 @@ def test_labels_stay_with_a_model(tmp_path, toy_tokenizer):
     )
     assert RunFolder(other).record.labels == ("0", "1")
     assert not albert_tf.from_pretrained(folder, num_labels=3)[0].labels
+    with pytest.raises(
+        ValueError, match=r"^tokenizer='a\.model': expected that of from_pretrained"
+    ):
+        albert_tf.save_pretrained(None, str(tmp_path), "a.model")
+    with pytest.raises(ValueError, match="^cannot save a str: expected one of Albert"):
+        albert_tf.save_pretrained("folder", str(tmp_path))
     with pytest.raises(ValueError, match=r"labels=\['a'\]: expected 2 different ones"):
         albert_tf.from_pretrained(folder, labels=["a"])
 

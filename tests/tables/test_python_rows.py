@@ -9,7 +9,7 @@ import pyarrow
 import pytest
 
 from albert_tf.tables import BadRowError, LabelNames
-from albert_tf.tables.python_rows import table_of
+from albert_tf.tables.python_rows import table_of, tables_of
 
 ROWS = [
     {"text": "one", "label": 1, "score": 0.5, "tags": ["B", "O"]},
@@ -142,6 +142,13 @@ def test_features_tell_the_names_of_labels():
 def test_what_has_no_rows_is_refused(rows):
     with pytest.raises(ValueError, match=r"data\['dev'\]: expected an iterable of dicts, .*, got"):
         table_of(rows, "data['dev']")
+
+
+def test_rows_without_the_name_of_their_split_are_refused():
+    with pytest.raises(
+        ValueError, match=r'^data: expected a dict of splits, such as \{"train": rows'
+    ):
+        tables_of([{"text": "a"}])
 
 
 def test_a_row_that_is_no_dict_is_named():

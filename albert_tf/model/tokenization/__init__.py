@@ -55,6 +55,7 @@ from albert_tf.model.tokenization.tokenizer import (
     Tokenizer,
     check_list,
     check_text,
+    check_tokenizer,
     split_pairs,
 )
 from albert_tf.model.tokenization.wordpiece_encoder import (
@@ -81,6 +82,7 @@ __all__ = [
     "WordpieceTokenizer",
     "check_list",
     "check_text",
+    "check_tokenizer",
     "checksum_of",
     "encode_pieces",
     "has_ids_of_lines",

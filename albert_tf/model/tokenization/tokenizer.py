@@ -390,6 +390,15 @@ def check_list(values: object, name: str, expected: str) -> None:
         raise ValueError(f"{name} are a {type(values).__name__}: expected {expected}")
 
 
+def check_tokenizer(value: object) -> None:
+    """Raises ValueError if a value, such as the path of a vocabulary, is no tokenizer."""
+    if not isinstance(value, Tokenizer):
+        raise ValueError(
+            f"tokenizer={value!r:.60}: expected that of from_pretrained, or one such as "
+            "albert_tf.FullTokenizer(spm_model_file=…)"
+        )
+
+
 def check_text(text: str, name: str) -> None:
     """Raises ValueError if a text has a half of a surrogate pair, which is no character.
 
