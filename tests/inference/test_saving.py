@@ -163,6 +163,15 @@ def test_a_scheme_that_pathlib_has_shortened_is_named():
         albert_tf.load_predictor(Path("gs://bucket/model"))
 
 
+def test_paths_in_place_of_model_and_tokenizer_are_refused(tmp_path):
+    with pytest.raises(
+        ValueError, match=r"^tokenizer='a\.model': expected that of from_pretrained"
+    ):
+        albert_tf.save_pretrained(None, str(tmp_path), "a.model")
+    with pytest.raises(ValueError, match=r"^cannot save a str: expected one of Albert"):
+        albert_tf.save_pretrained("folder", str(tmp_path))
+
+
 def test_labels_stay_with_a_model(tmp_path, toy_tokenizer):
     folder, again, other = (str(tmp_path / name) for name in ("first", "again", "other"))
     model = make_model("classification", toy_tokenizer)
@@ -176,12 +185,6 @@ def test_labels_stay_with_a_model(tmp_path, toy_tokenizer):
     )
     assert RunFolder(other).record.labels == ("0", "1")
     assert not albert_tf.from_pretrained(folder, num_labels=3)[0].labels
-    with pytest.raises(
-        ValueError, match=r"^tokenizer='a\.model': expected that of from_pretrained"
-    ):
-        albert_tf.save_pretrained(None, str(tmp_path), "a.model")
-    with pytest.raises(ValueError, match="^cannot save a str: expected one of Albert"):
-        albert_tf.save_pretrained("folder", str(tmp_path))
     with pytest.raises(ValueError, match=r"labels=\['a'\]: expected 2 different ones"):
         albert_tf.from_pretrained(folder, labels=["a"])
 
