@@ -107,14 +107,14 @@ def test_numbers_of_beams_are_compared_where_they_are_of_the_same_beams():
     ],
 )
 def test_it_is_measured_on_random_texts_of_all_words(shape, is_fixed, batches, of_each):
-    inputs = dict.fromkeys(("input_ids", "input_mask"), tf.TensorSpec(shape, tf.int32))
+    inputs = dict.fromkeys(("input_ids", "input_mask", "p_mask"), tf.TensorSpec(shape, tf.int32))
     made = random_texts(Signature(inputs, dict), is_fixed, vocab_size=90)
     assert [{name: array.shape for name, array in batch.items()} for batch in made] == [
         dict.fromkeys(inputs, of_each)
     ] * batches
     ids = {token for batch in made for token in batch["input_ids"].flat}
     assert ids == set(range(5, 90))
-    assert all(batch["input_mask"].all() for batch in made)
+    assert all(batch["input_mask"].all() and not batch["p_mask"].any() for batch in made)
 
 
 def test_it_is_measured_on_the_examples_of_the_run(folder_of, tmp_path):

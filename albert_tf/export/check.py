@@ -74,11 +74,13 @@ def random_texts(signature: Signature, is_fixed: bool, vocab_size: int) -> list[
     texts = {}
     for name, spec in signature.inputs.items():
         shape = (rows, *[2] * (spec.shape.rank - 2), length)  # a question has two options
-        texts[name] = random.integers(0, 2, shape).astype(np.int32)
         if name == "input_ids":
-            texts[name] = random.integers(_FIRST_ID, vocab_size, shape).astype(np.int32)
-        elif name == "input_mask":
-            texts[name] = np.ones(shape, np.int32)
+            ids = random.integers(_FIRST_ID, vocab_size, shape)
+        elif name == "segment_ids":
+            ids = random.integers(0, 2, shape)
+        else:  # all tokens count, and any of them may start an answer
+            ids = np.full(shape, name == "input_mask")
+        texts[name] = ids.astype(np.int32)
     size = 1 if is_fixed else rows
     return [
         {name: array[begin : begin + size] for name, array in texts.items()}
