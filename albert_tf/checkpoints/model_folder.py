@@ -235,6 +235,8 @@ class ModelFolder:
                 `find_checkpoint`.
         """
         of_run = run_folder.best_or_newest(filter(self.has, self.names))
+        if of_run and (later := run_folder.interrupted_after(self.names, of_run)):
+            _warn_of_interruption(self.path, of_run, later)
         names = [of_run] if of_run else self.candidates
         if not names:
             hint = self._of_tflite() or self._of_steps() or self._of_keras()
@@ -381,6 +383,15 @@ def _warn_of_lines(path: str) -> None:
         "%s has blank or repeated lines, and no %s says more of it: the ids are the numbers of the "
         "lines, as in transformers, and text is lowercased",
         *(path, TOKENIZER_CONFIG_FILE),
+    )
+
+
+@functools.cache
+def _warn_of_interruption(path: str, used: str, later: str) -> None:
+    logging.warning(
+        "%s: %s is used, but the run went on to %s, where it was stopped. Run its command again to "
+        "finish it, or pass that checkpoint",
+        *(path, used, later),
     )
 
 

@@ -442,6 +442,18 @@ def best_or_newest(names: Iterable[str]) -> str | None:
     return BEST if f"{BEST}.index" in names else next(reversed(_by_step(names).values()), None)
 
 
+def interrupted_after(names: Iterable[str], used: str) -> str | None:
+    """Returns the checkpoint of a later step at which a signal stopped the run, or None.
+
+    Args:
+        names: the names of the files of the run.
+        used: the name of a checkpoint; the best one is used whatever came later.
+    """
+    numbered = NUMBERED.fullmatch(used)
+    last = next(reversed(_by_step(names, INTERRUPTED).items()), None)
+    return last[1] if numbered and last and last[0] > int(numbered[1]) else None
+
+
 def _by_step(names: Iterable[str], of: re.Pattern[str] = NUMBERED) -> dict[int, str]:
     """Returns the checkpoints among the names of files as step → name, in ascending order."""
     matches = (

@@ -42,6 +42,18 @@ def test_the_best_or_else_the_newest_checkpoint_of_a_run_is_used(tmp_path):
     assert make(tmp_path, "model.ckpt-best") == find_checkpoint(str(tmp_path))
 
 
+def test_a_run_that_was_stopped_after_the_checkpoint_that_is_used_is_said(tmp_path, caplog):
+    first = make(tmp_path, "model.ckpt-0")
+    make(tmp_path, "model.ckpt-interrupted_62")
+    for _ in range(2):
+        assert find_checkpoint(str(tmp_path)) == first
+    said = "model.ckpt-0 is used, but the run went on to model.ckpt-interrupted_62"
+    assert caplog.text.count(said) == 1
+    for later in ("model.ckpt-100", "model.ckpt-best"):
+        assert make(tmp_path, later) == find_checkpoint(str(tmp_path))
+    assert caplog.text.count("is used") == 1
+
+
 @pytest.mark.parametrize("inside", ["", "saved_model"])
 def test_the_newest_export_is_used(tmp_path, inside):
     for name in ("99", "100", "tensors"):
