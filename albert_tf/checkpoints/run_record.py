@@ -50,6 +50,7 @@ SELECTION_METRIC = "selection_metric"
 # Names in the comparison of two records.
 TASK = "task"
 LABELS = "label list"
+_PRETRAINING = "pretraining"  # whose records have no name of a task, but a sentence objective
 
 _DIGEST_LENGTH = 16
 
@@ -200,8 +201,9 @@ class RunRecord:
         """
         entries = {name: _text(value) for name, value in self.settings.items()}
         entries |= {name: file.digest for name, file in self.files.items()}
-        if self.task_name:
-            entries[TASK] = self.task_name
+        task = self.task_name or (_PRETRAINING if self.settings.get(OBJECTIVE) else "")
+        if task:
+            entries[TASK] = task
         if self.labels:
             entries[LABELS] = json.dumps(self.labels, ensure_ascii=False)
         return {n: text for n, text in entries.items() if names is None or n in names}

@@ -75,7 +75,7 @@ def _read_stream(path: str, stream: IO[bytes]) -> Iterator[bytes]:
             content = _read_content(stream)
         except (EOFError, ValueError) as error:
             if number == 1:
-                _refuse_other_kinds(path)
+                refuse_other_kinds(path)
             reason = "the file ends early" if isinstance(error, EOFError) else error
             raise ValueError(f"{path}, record {number}: {reason}. Create it again.") from None
         if content is None:
@@ -83,8 +83,8 @@ def _read_stream(path: str, stream: IO[bytes]) -> Iterator[bytes]:
         yield content
 
 
-def _refuse_other_kinds(path: str) -> None:
-    """Raises ValueError if a file that has no first record has text, or is of another known kind.
+def refuse_other_kinds(path: str) -> None:
+    """Raises ValueError if a file has no records, but text, or is of another known kind.
 
     The message says what it is, and how to get records.
     """

@@ -12,6 +12,7 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.data.record_metadata import FoundRecords, find_records
+from albert_tf.data.records import refuse_other_kinds
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.objectives import OBJECTIVES, SOP
 from albert_tf.training.interruption import InterruptedRunError
@@ -24,7 +25,8 @@ def find_record_files(patterns: str, flag: str) -> FoundRecords:
     """Returns the record files of a flag, with their metadata.
 
     Raises:
-        ValueError: no file matches, or TensorFlow cannot read from this kind of store.
+        ValueError: no file matches, TensorFlow cannot read from this kind of store, or the first
+            local file without metadata is of another kind.
         InterruptedRunError: the store does not answer.
     """
     with naming_store(patterns):
@@ -35,6 +37,9 @@ def find_record_files(patterns: str, flag: str) -> FoundRecords:
                 f"{flag}: {path}: TensorFlow reads records from gs:// and from local folders. "
                 "Copy these, and their metadata, to a local folder first"
             )
+    unknown = [path for path, info in found.items() if info is None and not files.is_remote(path)]
+    for path in unknown[:1]:  # all are read once TensorFlow has been imported
+        refuse_other_kinds(path)
     return found
 
 

@@ -321,6 +321,10 @@ REFUSALS: dict[str, list[tuple]] = {
                 "c.records.json": metadata("c.tfrecord", 97, sentence_objective="sop"),
             },
         ),
+        (
+            TRAIN.replace("a.tfrecord", "text.txt"),
+            "text.txt: this is text, expected TFRecords. Create them: albert create-pretraining",
+        ),
         (TRAIN + "--output_dir=other", "other contains another model .*num"),
         (TRAIN + "--nodo_train", "nothing to do"),
         (TRAIN + "--input_file='none*'", r"'none\*' matches no file"),
