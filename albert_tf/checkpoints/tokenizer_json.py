@@ -21,6 +21,7 @@ import tokenizers
 from absl import logging
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
+from albert_tf import files
 from albert_tf.model.tokenization import SPIECE_UNDERLINE, UNKNOWN_TOKEN, FullTokenizer, characters
 from albert_tf.model.tokenization.characters import character_class
 from albert_tf.model.tokenization.huggingface_tokenizer import naming_library_errors
@@ -158,5 +159,5 @@ def _scores(
         scores[piece] = min(scores[piece], apart - _MARGIN)
     if inside:
         text = "%d pieces have other ids inside of words in tokenizer.json: %s"
-        logging.warning(text, len(inside), " ".join(inside))
+        logging.warning(text, len(inside), files.quote_all(inside))
     return [(piece, scores[piece]) for piece in tokenizer.pieces], sorted(numbers)

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from albert_tf.model.tokenization import FullTokenizer
+from tests.conftest import train_toy_vocabulary
 
 tokenizers = pytest.importorskip("tokenizers", reason="needs the extra hf")
 
@@ -57,6 +58,13 @@ def test_a_mask_replaces_a_word_and_its_space(toy_spm_model):
     assert ids == [token_id for part in expected for token_id in part]
     ids = load(tokenizer).encode("[MASK].", add_special_tokens=False).ids
     assert tokenizer.convert_ids_to_tokens(ids) == ["[MASK]", "."]
+
+
+def test_pieces_with_other_ids_are_told_apart_in_the_warning(tmp_path, caplog):
+    path = tmp_path / "numbers.model"
+    train_toy_vocabulary(path, 100, ["1,", "0,"])
+    tokenizer_json(FullTokenizer(spm_model_file=str(path)))
+    assert "tokenizer.json: '1,', '0,'" in caplog.text
 
 
 @pytest.mark.parametrize("kind", ["sentencepiece", "wordpiece"])
