@@ -173,7 +173,7 @@ def write_table(
     ]
     lines.append(f"| {' | '.join(['constant answer', *answers, *('' for _ in of_paper)])} |")
     counts = sorted({len(runs) for runs in results.values()})
-    note = f"{table.title}, {'/'.join(map(str, counts))} seeds, scale {scale:g}. Paper: "
+    note = f"{table.title}, seeds: {'/'.join(map(str, counts))}, scale {scale:g}. Paper: "
     text = "\n".join([*lines, "", note + table.source]) + "\n"
     with files.write_atomically(os.path.join(folder, "table.md")) as stream:
         stream.write(text)

@@ -236,7 +236,7 @@ def run_all(settings: Settings, table: Table, folder: str, constants: dict[str, 
                 future.result()
                 done += 1
                 minutes = (time.monotonic() - began) / done * (len(waiting) - done) / 60
-                print(f"  {row}, seed {seed}: done; about {minutes:.0f} minutes left", flush=True)
+                print(f"  {row}, seed {seed}: done; about {minutes:.0f} min left", flush=True)
                 write_table()
         except BaseException:  # also if interrupted: the runs that wait do not start
             pool.shutdown(wait=False, cancel_futures=True)
