@@ -25,7 +25,7 @@ def checksum(data: bytes | NDArray[np.generic]) -> bytes:
     """Returns the masked CRC-32C of TFRecord files (rotated, plus a constant): 4 bytes.
 
     Args:
-        data: the bytes, or a read-only array in the order of C.
+        data: the bytes, or an array in the order of C.
     """
     crc: int = google_crc32c.value(data)
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)

@@ -18,6 +18,7 @@ import numpy as np
 from absl import logging
 
 from albert_tf import files, record_frames
+from albert_tf.checkpoints.arrays import LazyArrays
 from albert_tf.spelling import closest
 
 _TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "releases.json")
@@ -119,7 +120,7 @@ def suggestion(name: str) -> str:
 
 def checksum(values: np.ndarray) -> int:
     """Returns the masked CRC-32C of a tensor's values, as stored in TensorFlow's `.index` files."""
-    data = np.ascontiguousarray(values, np.float32).tobytes()
+    data = np.ascontiguousarray(values, np.float32)
     return int.from_bytes(record_frames.checksum(data), "little")
 
 
@@ -132,9 +133,10 @@ def containing(tensors: Mapping[str, np.ndarray]) -> Release | None:
     """Returns the release that has all these tensors, with the same values; None if none has.
 
     Args:
-        tensors: variable name → value, such as those of the encoder. They are compared in this
-            order until no release is left, so the small ones should come first.
+        tensors: variable name → value, such as those of the encoder. They are compared until no
+            release is left, the small ones first.
     """
+    tensors = LazyArrays.of(tensors)
     possible = [release for release in table() if tensors.keys() <= release.tensors.keys()]
     for name in tensors:
         if not possible:

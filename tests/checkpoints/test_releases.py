@@ -117,6 +117,15 @@ def test_a_release_is_named_where_it_is_loaded_or_inspected(known, tmp_path, cap
     assert last == "  all weights are those of ALBERT google, google"
 
 
+def test_a_small_tensor_tells_other_weights_from_a_release(known, monkeypatch):
+    compared, original = [], releases.checksum
+    monkeypatch.setattr(releases, "checksum", lambda x: compared.append(x.size) or original(x))
+    others = {name: value + 1 for name, value in known["google"].items()}
+    large_first = dict(sorted(others.items(), key=lambda item: -item[1].size))
+    assert releases.containing(large_first) is None
+    assert compared == [min(value.size for value in others.values())]
+
+
 def test_a_config_that_is_not_that_of_the_release_is_named(known, monkeypatch, tmp_path, caplog):
     GOOGLE.to_json_file(str(tmp_path / "google.json"))
     rows = [dataclasses.replace(r, config=f"{tmp_path}/{r.name}.json") for r in releases.table()]
