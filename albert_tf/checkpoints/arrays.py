@@ -2,18 +2,15 @@
 
 `tf.constant` copies an array once or twice. TensorFlow takes over the memory of an array as it is
 if it begins at a multiple of 64 bytes, as that of arrays read by TensorFlow does, and that of
-`new_memory`. Other arrays are copied once, such as the kernels of a file of safetensors, which are
-transposed.
+`new_memory`. Other arrays are copied once.
 """
 
 from __future__ import annotations
 
 import math
 import mmap
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -26,7 +23,6 @@ Array: TypeAlias = NDArray[np.generic]  # of any dtype
 
 _ALIGNMENT = 64  # bytes: TensorFlow ends the process if its operations get less
 _LINE = 16  # float32 numbers in a line of the processor's cache
-_ROWS = 1024  # that a thread copies at once
 _SMALL = 1 << 16  # bytes: not worth it
 
 
@@ -89,41 +85,20 @@ def to_take_over(array: NDArray[np.float32]) -> NDArray[np.float32]:
     is_fit = flags.c_contiguous and flags.writeable and array.ctypes.data % _ALIGNMENT == 0
     if is_fit or array.nbytes < _SMALL:
         return array
-    return copy_in_c_order(array, new_memory(array.nbytes))
+    result = new_memory(array.nbytes).view(np.float32).reshape(array.shape)
+    copy_by_lines(array, result)
+    return result
 
 
-def copy_in_c_order(
-    array: NDArray[np.float32], memory: NDArray[np.uint8] | None = None
-) -> NDArray[np.float32]:
-    """Returns a copy in the order of C.
-
-    Args:
-        array: the array.
-        memory: where the copy is, which all cores write; by default new memory, which this thread
-            writes, because the caches of its core then have what goes to a file.
-    """
-    result = np.empty(array.shape, np.float32)
-    if memory is not None:
-        result = memory.view(np.float32).reshape(array.shape)
+def copy_by_lines(array: Array, result: NDArray[np.float32]) -> None:
+    """Copies an array, which may be transposed, to one in the order of C or a part of that."""
     if array.ndim != 2 or array.flags.c_contiguous:
         np.copyto(result, array)
-        return result
-
-    def copy_rows(first_row: int) -> None:
-        rows = slice(first_row, first_row + _ROWS)
-        # The transposed array is read row by row, and lines of the cache are written whole.
-        for column in range(0, array.shape[1], _LINE):
-            part = rows, slice(column, column + _LINE)
-            result[part] = array[part]
-
-    starts = range(0, array.shape[0], _ROWS)
-    if memory is None:
-        for start in starts:
-            copy_rows(start)
-        return result
-    with ThreadPoolExecutor(os.cpu_count()) as pool:  # NumPy copies without Python's lock
-        list(pool.map(copy_rows, starts))
-    return result
+        return
+    # The transposed array is read row by row, and lines of the cache are written whole.
+    for column in range(0, array.shape[1], _LINE):
+        part = slice(None), slice(column, column + _LINE)
+        result[part] = array[part]
 
 
 def new_memory(size: int) -> NDArray[np.uint8]:
@@ -137,4 +112,5 @@ def new_memory(size: int) -> NDArray[np.uint8]:
     if sys.platform == "win32":
         return np.frombuffer(mmap.mmap(-1, size), np.uint8)
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # a forked process has its own
+    flags |= getattr(mmap, "MAP_POPULATE", 0)  # all pages at once take Linux two thirds of the time
     return np.frombuffer(mmap.mmap(-1, size, flags), np.uint8)

@@ -15,7 +15,7 @@ import re
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from absl import logging
@@ -39,6 +39,19 @@ if TYPE_CHECKING:
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
+class Reader(Protocol):
+    """A function that reads an array of a file."""
+
+    def __call__(self, name: str, is_transposed: bool = False) -> Array:
+        """Returns the array with a given name, or the transpose of that matrix.
+
+        It is read-only if it is not the caller's alone.
+
+        Raises:
+            ValueError: the file is damaged, or was changed since it was opened.
+        """
+
+
 @dataclasses.dataclass(frozen=True)
 class WeightFile:
     """An open weight file.
@@ -47,14 +60,13 @@ class WeightFile:
         path: path of the file, or prefix of a TensorFlow checkpoint.
         container: name of the file format, for messages.
         shapes: name → shape of every array.
-        read: returns the array with a given name, one that is read-only if it is not the caller's
-            alone; raises ValueError if the file is damaged, or was changed since it was opened.
+        read: returns an array.
     """
 
     path: str
     container: str
     shapes: dict[str, tuple[int, ...]]
-    read: Callable[[str], Array]
+    read: Reader
 
 
 def digest(path: str) -> str:
@@ -140,9 +152,9 @@ def open_weights(path: str | ModelPath) -> WeightFile:
     state = _state(path)
     weights = _open(path)
 
-    def read(name: str) -> Array:
+    def read(name: str, is_transposed: bool = False) -> Array:
         try:
-            return weights.read(name)
+            return weights.read(name, is_transposed)
         finally:
             if _state(path) != state:
                 raise ValueError(
@@ -201,11 +213,16 @@ def _open_local_copy(path: str) -> WeightFile:
     return dataclasses.replace(weights, path=path, read=_held(arrays))
 
 
-def _held(arrays: Mapping[str, Array]) -> Callable[[str], Array]:
+def _held(arrays: Mapping[str, Array]) -> Reader:
     """Returns a function that returns arrays that are in memory, read-only."""
     for array in arrays.values():
         array.flags.writeable = False
-    return arrays.__getitem__
+    return _transposing(arrays.__getitem__)
+
+
+def _transposing(read: Callable[[str], Array]) -> Reader:
+    """Returns a function that also returns transposes, which are views."""
+    return lambda name, is_transposed=False: read(name).T if is_transposed else read(name)
 
 
 def _open_tensorflow(prefix: str) -> WeightFile:
@@ -220,7 +237,7 @@ def _open_tensorflow(prefix: str) -> WeightFile:
         prefix,
         container,
         {name: tuple(shapes[key]) for name, key in keys.items() if key in shapes},
-        lambda name: read_tensor(reader, keys[name], prefix),
+        _transposing(lambda name: read_tensor(reader, keys[name], prefix)),
     )
 
 
@@ -240,7 +257,12 @@ def _object_names(graph: Array) -> dict[str, str]:
 def _open_safetensors(path: str) -> WeightFile:
     places = safetensors_file.places(path)
     shapes = {name: place.shape for name, place in places.items()}
-    return WeightFile(path, "safetensors", shapes, lambda name: places[name].read(path))
+    return WeightFile(
+        path,
+        "safetensors",
+        shapes,
+        lambda name, is_transposed=False: places[name].read(path, is_transposed),
+    )
 
 
 def _shards(path: str) -> list[str]:
@@ -264,7 +286,7 @@ def _open_shards(path: str) -> WeightFile:
         path,
         f"safetensors, {len(opened)} files",
         {weight: shard.shapes[weight] for weight, shard in shards.items()},
-        lambda weight: shards[weight].read(weight),
+        lambda weight, is_transposed=False: shards[weight].read(weight, is_transposed),
     )
 
 

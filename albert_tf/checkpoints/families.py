@@ -74,11 +74,13 @@ class Entry:
         shape: shape of the weight.
         sources: names of the arrays in the file.
         compute: computes the weight from these arrays.
+        is_transposed: whether it needs their transposes.
     """
 
     shape: Shape
     sources: tuple[str, ...]
     compute: Callable[..., np.ndarray] = np.asarray
+    is_transposed: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,9 +213,9 @@ def _entries(family: str, plain: dict[str, Entry]) -> dict[str, Entry]:
 
 def _transposed(name: str, entry: Entry) -> Entry:
     """Transposes kernels, which PyTorch stores as [out, in]."""
-    if not name.endswith("/kernel"):
+    if not name.endswith("/kernel") or len(entry.shape) != 2:
         return entry
-    return dataclasses.replace(entry, shape=entry.shape[::-1], compute=np.transpose)
+    return dataclasses.replace(entry, shape=entry.shape[::-1], is_transposed=True)
 
 
 def _flattened(name: str, entry: Entry) -> Entry:

@@ -213,7 +213,7 @@ class LoadReport:
         return LazyArrays(shapes, lambda name: self._compute(self.entries[name]))
 
     def _compute(self, entry: Entry) -> NDArray[np.float32]:
-        arrays = map(self._weights.read, entry.sources)
+        arrays = (self._weights.read(name, entry.is_transposed) for name in entry.sources)
         return np.asarray(entry.compute(*arrays), np.float32)
 
     # The comparison as text.

@@ -13,6 +13,7 @@ bytes are those that the library writes.
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.checkpoints.arrays import Array, LazyArrays, copy_in_c_order, new_memory
+from albert_tf.checkpoints.arrays import Array, LazyArrays, copy_by_lines, new_memory
 
 _METADATA = "__metadata__"
 _FLOAT32 = "F32"
@@ -35,7 +36,7 @@ _DTYPES = {
 _ITEM_BYTES = 4
 _SIZE_BYTES = 8  # of the header's size
 _MAX_HEADER = 100_000_000  # bytes, as in the library
-_BLOCK_BYTES = 1 << 24
+_BLOCK_BYTES = 1 << 21  # which the caches of a core have
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,18 +60,32 @@ class Place:
         """Number of bytes."""
         return math.prod(self.shape) * np.dtype(_DTYPES[self.dtype]).itemsize
 
-    def read(self, path: str) -> Array:
+    def read(self, path: str, is_transposed: bool = False) -> Array:
         """Returns the array of a local file, which is the caller's alone; float32 for bfloat16.
+
+        Args:
+            path: the file.
+            is_transposed: whether to return the transpose of a matrix, float32. It is the only
+                array of this size in memory: blocks of the file are read and transposed.
 
         Raises:
             ValueError: the file ends within it.
         """
-        memory = new_memory(self.size)
+        dtype = np.dtype(_DTYPES[self.dtype])
         with open(path, "rb") as stream, files.naming_file(path):
             stream.seek(self.offset)
-            if stream.readinto(memory.data) < self.size:
-                raise ValueError(f"{path}: cannot read {self.name!r}, the file is cut short")
-        array = memory.view(_DTYPES[self.dtype]).reshape(self.shape)
+            if not is_transposed:
+                return self._fill(new_memory(self.size).view(dtype).reshape(self.shape), stream)
+            rows, columns = self.shape
+            result = new_memory(4 * rows * columns).view(np.float32).reshape(columns, rows)
+            for part in _blocks(result.T):
+                copy_by_lines(self._fill(np.empty(part.shape, dtype), stream).T, part.T)
+            return result
+
+    def _fill(self, array: Array, stream: io.BufferedReader) -> Array:
+        """Returns an array that the next bytes of a file were read into."""
+        if stream.readinto(array.data) < array.nbytes:
+            raise ValueError(f"{stream.name}: cannot read {self.name!r}, the file is cut short")
         if self.dtype == _BFLOAT16:
             return (array.astype(np.uint32) << 16).view(np.float32)
         return array
@@ -160,7 +175,9 @@ def write(path: str, arrays: LazyArrays, metadata: Mapping[str, str]) -> None:
 
 def _write_array(stream: IO[bytes], array: NDArray[np.float32]) -> None:
     for block in _blocks(array):
-        stream.write(copy_in_c_order(block.astype("<f4", copy=False)).data)
+        in_order = np.empty(block.shape, "<f4")
+        copy_by_lines(block, in_order)
+        stream.write(in_order.data)
 
 
 def _blocks(array: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:

@@ -20,7 +20,8 @@ from albert_tf.checkpoints.store import save_checkpoint
 from tests.checkpoints.checkpoint_samples import assert_same, random_arrays
 from tests.huggingface_folders import save_file
 
-ARRAYS = random_arrays({"bert/a/kernel": (5, 3), "bert/b/bias": (7,)})
+KERNEL = "bert/a/kernel"
+ARRAYS = random_arrays({KERNEL: (5, 3), "bert/b/bias": (7,)})
 SHARD = "model-0000{}-of-00002.safetensors"
 
 
@@ -62,6 +63,7 @@ def test_every_container_has_the_arrays_by_name(write, tmp_path):
     shapes = {name: shape for name, shape in weights.shapes.items() if name != "save_counter"}
     assert shapes == {name: value.shape for name, value in ARRAYS.items()}
     assert_same({name: weights.read(name) for name in shapes}, ARRAYS)
+    np.testing.assert_array_equal(weights.read(KERNEL, is_transposed=True), ARRAYS[KERNEL].T)
 
 
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import tf_keras
 from albert_tf.checkpoints import safetensors_file, store
 from albert_tf.checkpoints.arrays import LazyArrays, as_tensor
 from albert_tf.checkpoints.huggingface import save_hugging_face
-from albert_tf.checkpoints.loading import load_checkpoint
+from albert_tf.checkpoints.loading import inspect_checkpoint, load_checkpoint
 from albert_tf.model import initialization
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.modeling import AlbertForPretraining
@@ -103,6 +104,42 @@ def test_files_of_safetensors_are_those_of_its_library(tmp_path):
     for name, place in safetensors_file.places(str(tmp_path / "theirs")).items():
         np.testing.assert_array_equal(place.read(str(tmp_path / "theirs")), arrays.pop(name))
     assert not arrays
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "int64", "bool"])
+def test_matrices_are_read_transposed(tmp_path, dtype):
+    path, random = str(tmp_path / "model.safetensors"), np.random.default_rng(7)
+    shapes = {"wide": (37, 70001), "high": (70001, 37), "row": (1, 50), "none": (0, 4)}
+    arrays = {name: random.integers(-9, 9, shape).astype(dtype) for name, shape in shapes.items()}
+    save_file(arrays, path)
+    places = safetensors_file.places(path)
+    for name, array in arrays.items():
+        transpose = places[name].read(path, is_transposed=True)
+        assert transpose.dtype == np.float32
+        assert transpose.flags.c_contiguous
+        np.testing.assert_array_equal(transpose, array.T.astype(np.float32), name)
+    os.truncate(path, places["wide"].offset + places["wide"].size - 1)
+    with pytest.raises(ValueError, match=rf"^{path}: cannot read 'wide', the file is cut short"):
+        places["wide"].read(path, is_transposed=True)
+
+
+def test_what_is_read_of_a_folder_of_hugging_face_is_not_copied(tmp_path, monkeypatch):
+    config = AlbertConfig(**TINY_SHAPE | {"hidden_size": 160})
+    weights = random_weights(config)
+    save_hugging_face(str(tmp_path), weights, config)
+    original, read = safetensors_file.Place.read, []
+
+    def keep(*arguments):
+        read.append(original(*arguments))
+        return read[-1]
+
+    monkeypatch.setattr(safetensors_file.Place, "read", keep)
+    values = inspect_checkpoint(str(tmp_path)).read(weights)
+    large = [name for name, value in values.items() if value.nbytes > 1 << 16]
+    assert len(large) == 4 * config.num_hidden_groups + 1
+    for name in large:
+        np.testing.assert_array_equal(values[name], weights[name], name)
+        assert any(np.shares_memory(values[name], array) for array in read)
 
 
 @pytest.fixture(scope="module")
