@@ -127,7 +127,7 @@ def read_tensor(reader: tf.train.CheckpointReader, name: str, prefix: str) -> Ar
     Raises:
         ValueError: the data file is cut short or damaged.
     """
-    with _naming_damage(f"{prefix}: cannot read {name!r}, the data is damaged"):
+    with _naming_damage(f"{prefix}: cannot read {name!r}, the data are damaged. Copy them again"):
         array: Array = reader.get_tensor(name)
         return array
 

@@ -346,7 +346,10 @@ def from_hugging_face(values: Mapping[str, object]) -> JsonObject:
     """
     name = "model_type" if "model_type" in values else "architectures"
     if "albert" not in str(values[name]).lower():
-        raise ValueError(f'{name} is {files.quote(values[name])}, expected "albert"')
+        raise ValueError(
+            f'{name} is {files.quote(values[name])}, expected "albert". Use transformers for '
+            "other architectures"
+        )
     activation = values.get("hidden_act", "gelu_new")
     if not isinstance(activation, str) or activation not in _FROM_HUGGING_FACE:
         raise ValueError(

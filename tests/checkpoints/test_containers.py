@@ -119,7 +119,7 @@ def test_a_list_of_shards_that_is_wrong_is_refused(tmp_path):
     ("file", "end", "said"),
     [
         ("ckpt-3.data-00001-of-00002", 0, r"'bert/b/bias'.* .*data-00001-of-00002; No such file"),
-        ("ckpt-3.data-00001-of-00002", -5, "ckpt-3: cannot read 'bert/b/bias', the data is dama"),
+        ("ckpt-3.data-00001-of-00002", -5, "ckpt-3: cannot read 'bert/b/bias', the data are dama"),
         ("ckpt-3.index", -5, "ckpt-3: damaged or not a TensorFlow checkpoint"),
     ],
 )

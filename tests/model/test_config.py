@@ -94,7 +94,7 @@ def test_no_activation_means_linear(linear):
         ({"vocab_size": 97, "hidden_size": 12, "pooler_fc_size": 768}, "this is a BERT config"),
         ({"hidden_size": 12}, "'vocab_size' is missing"),
         (TINY_SHAPE | {"hiden_size": 12}, "unknown keys 'hiden_size'. Known: "),
-        ({"model_type": "bert"}, "model_type is 'bert'"),
+        ({"model_type": "bert"}, "'bert', expected \"albert\". Use transformers for other"),
         (HUGGING_FACE | {"layer_norm_eps": 1e-5}, "layer_norm_eps=1e-05: only 1e-12"),
         (HUGGING_FACE | {"hidden_act": "silu"}, "hidden_act='silu': expected one of "),
         (TINY_SHAPE | {"num_hidden_groups": 0}, "num_hidden_groups=0: expected an integer from 1"),
