@@ -55,8 +55,8 @@ def with_axes_of(x: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
 
 
 def sizes_of(x: tf.Tensor) -> list[int | tf.Tensor]:
-    """Returns the size of each axis, an int if it is known when the function is traced."""
-    known: list[int | tf.Tensor | None] = x.shape.as_list()
+    """Returns the size of each axis of a tensor or an array, an int if tracing knows it."""
+    known: list[int | tf.Tensor | None] = tf.TensorShape(x.shape).as_list()
     traced = tf.unstack(tf.shape(x)) if None in known else known
     return [there if size is None else size for size, there in zip(known, traced, strict=True)]
 
