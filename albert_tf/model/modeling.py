@@ -43,6 +43,7 @@ from absl import logging
 
 from albert_tf.files import JsonObject
 from albert_tf.model import (
+    dispatch,
     expects_probabilities,
     keras_3,
     kernels,  # noqa: F401, registers the kernels
@@ -500,8 +501,12 @@ class AlbertEncoder(TakesInputs, AlbertLayer):
         hidden_states, attentions = [x], []
         # Equivalent to `block(x, ...)`, but casts each weight and traces each block only once.
         apply = apply_repeatedly(self.blocks, self.recompute)
+        everywhere = None
+        if output_positions is not None and dispatch.is_uncompiled():
+            # Then the last layer needs no function of its own, which takes time to trace.
+            everywhere = tf.tile(tf.range(tf.shape(x)[1])[None], (tf.shape(x)[0], 1))  # [B, S]
         for number, block in enumerate(self.blocks):
-            positions = None
+            positions = everywhere
             if output_positions is not None and number == len(self.blocks) - 1:
                 positions = tf.pad(output_positions, ((0, 0), (1, 0)))  # [B, 1+P], [CLS] first
             options = {"input_mask": inputs.get("input_mask"), "output_positions": positions}

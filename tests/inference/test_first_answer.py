@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
+import tensorflow as tf
 import tf_keras
 
 import albert_tf
@@ -13,6 +16,7 @@ from albert_tf.inference.model_task import open_task
 from albert_tf.inference.predictor import MANY_ROWS, Predictor
 from albert_tf.inference.settings import PredictorSettings
 from albert_tf.inference.tensorflow_engine import TensorFlowEngine
+from albert_tf.model import dispatch
 from albert_tf.model.kernels.loops import MIN_WIDTH
 
 LAYERS = 3
@@ -79,6 +83,22 @@ def test_only_what_computes_many_rows_has_parts_that_xla_compiles(opened):
     many = engine.start(task, features, is_many=True)
     assert any(map(is_compiled, functions_of(many.step)[1]))
     assert many.multiple > 1
+
+
+def test_a_last_layer_at_some_positions_needs_no_function_of_its_own(opened):
+    encoder = opened[1].model
+    ids = tf.constant(np.random.default_rng(8).integers(5, 50, (2, 9)), tf.int32)
+    positions = tf.constant([[3, 8], [1, 1]])
+
+    @functools.partial(tf.function, input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2)
+    @dispatch.uncompiled()
+    def step(ids, positions):
+        return encoder(ids, output_positions=positions)
+
+    assert len(functions_of(step)[1]) == 1
+    expected = encoder(ids, output_positions=positions)
+    for name, found in step(ids, positions).items():
+        np.testing.assert_allclose(found, expected[name], atol=1e-4)
 
 
 def test_an_answer_depends_on_the_call_alone_and_hardly_on_its_size(opened):
