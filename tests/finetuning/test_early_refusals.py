@@ -1,14 +1,16 @@
 """A run that is refused anyway does not read and tokenize its data before."""
 
+import collections
 import dataclasses
 
 import numpy as np
 import pytest
 
-from albert_tf.checkpoints import containers, run_record
+from albert_tf.checkpoints import containers, run_record, tasks
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import FileRecord
 from albert_tf.checkpoints.store import save_checkpoint
+from albert_tf.finetuning import registry
 from albert_tf.finetuning.run import open_source
 from albert_tf.finetuning.token_classification import Settings, run
 from albert_tf.training.admission import InitialWeights, make_record
@@ -64,6 +66,16 @@ def test_another_task_is_all_that_is_named(run_again):
         ValueError, match=r"with other settings:\n  task: spans → token_\w+\nChoose"
     ):
         run_again(other_task=True, learning_rate=0.5)
+
+
+def test_a_class_has_all_the_names_that_its_runs_may_record():
+    """Otherwise its own run would be refused as that of another task."""
+    names = collections.defaultdict(list)
+    for spec in registry.rows():
+        if spec.name in tasks.NAMES:  # not one that another test has registered
+            names[spec.task].append(spec.name)
+    found = {task: list(task.names) for task in names if task.names}
+    assert found == {task: both for task, both in names.items() if len(both) > 1}
 
 
 def test_initial_weights_are_read_once_and_only_for_a_resumed_run(

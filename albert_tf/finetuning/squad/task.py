@@ -114,6 +114,7 @@ class QuestionAnswering(FineTuningTask[Settings, SquadData, SquadFeatures]):
         *("null_score_diff_threshold", "official_threshold", "mixed_segmentation"),
     )
     percentages = ("exact", "exact_match", "f1", "average")
+    names = (tasks.SPANS, tasks.ANSWERABLE_SPANS)
     argument_names = ("question", "context")
     flags = ("question", "context")
     demos = (
