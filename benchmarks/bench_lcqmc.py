@@ -7,7 +7,7 @@ bfloat16 on batches of similar lengths, as run_classifier.py does; Hugging Face'
 batches padded to their longest row. A third contender is our model in float32, which in training
 pads all rows to 128, as the official program does. For prediction, all weights of Hugging Face's
 model are bfloat16, which is faster than autocasting, and OpenVINO runs both models: ours on our
-batches, as `load_predictor` does where it is installed, and Hugging Face's on its and on ours.
+batches, as `load_predictor` does for many rows, and Hugging Face's on its and on ours.
 `--precision=float32` is for processors without bfloat16, and `--pad_to_multiple=4,8` adds a
 contender for each further multiple. Prints a JSON line for each config and phase.
 """
