@@ -25,11 +25,12 @@ from albert_tf.checkpoints import run_folder, safetensors_file
 from albert_tf.checkpoints.arrays import Array
 from albert_tf.checkpoints.model_folder import (
     ACCEPTED,
-    PICKLES,
+    PYTORCH,
+    SAFETENSORS,
     SHARDS,
     ModelPath,
     is_exported,
-    no_weights,
+    weight_format,
 )
 
 if TYPE_CHECKING:
@@ -188,18 +189,15 @@ def _open(path: str) -> WeightFile:
         return _open_shards(path)
     if files.is_remote(path):
         return _open_local_copy(path)
-    with files.open_binary(path) as stream:
-        start = stream.read(9)
-    if path.endswith(".safetensors") or start[8:] == b"{":
+    found = weight_format(path)
+    if found == SAFETENSORS:
         return _open_safetensors(path)
-    if path.endswith((".bin", ".pt", ".pth")):
+    if found == PYTORCH:
         return _open_pytorch(path)
-    if start.startswith(PICKLES):
-        raise ValueError(
-            f"{path} looks like a pickle. Pickles are never loaded because they can execute "
-            f"arbitrary code. Expected: {ACCEPTED}"
-        )
-    raise no_weights(path)
+    raise ValueError(
+        f"{path} looks like a pickle. Pickles are never loaded because they can execute "
+        f"arbitrary code. Expected: {ACCEPTED}"
+    )
 
 
 def _open_local_copy(path: str) -> WeightFile:

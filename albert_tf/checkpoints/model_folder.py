@@ -49,8 +49,9 @@ _HUGGING_FACE_FILES = ("model.safetensors", SHARDS, "pytorch_model.bin")
 _OTHER_FILES = re.compile(r"(?<!-\d{5}-of-\d{5})\.(safetensors|bin|pt|pth)$")
 # Beside a model these are not others, but training_args.bin, optimizer.pt and the like.
 _PYTORCH = (".bin", ".pt", ".pth")
-_WEIGHT_ENDINGS = (".safetensors", SHARDS, *_PYTORCH)
-PICKLES = (b"\x80", b"PK\x03\x04")  # first bytes, also of PyTorch's archives of them
+_PICKLES = (b"\x80", b"PK\x03\x04")  # first bytes, also of PyTorch's archives of them
+# Formats of files of weights.
+SAFETENSORS, PYTORCH, PICKLE = "safetensors", "PyTorch", "pickle"
 _ADAPTER = "adapter_model."  # of PEFT
 _STEP_FOLDER = re.compile(r"checkpoint-(\d+)")
 _OF_KERAS = (".keras", ".h5", ".hdf5")
@@ -492,8 +493,8 @@ class ModelPath:
         if prefix == path and files.exists(path):
             if path.endswith(_OF_KERAS):
                 raise ValueError(f"{path} is {_KERAS_FILE}")
-            if not may_be_weights(path):
-                raise no_weights(path)
+            if not (files.is_remote(path) or is_exported(path) or path.endswith(SHARDS)):
+                weight_format(path)
             return path
         files.check_path(path)
         raise FileNotFoundError(f"{path}: no such checkpoint. {_what_is_there(path)}")
@@ -580,20 +581,24 @@ def is_exported(checkpoint: str) -> bool:
     return os.path.basename(checkpoint) in ANSWERING
 
 
-def may_be_weights(path: str) -> bool:
-    """Returns whether a file has a name or first bytes as files of weights and exports have."""
-    if files.is_remote(path) or is_exported(path) or path.endswith(_WEIGHT_ENDINGS):
-        return True
+def weight_format(path: str) -> str:
+    """Returns the format of a local file of weights: SAFETENSORS, PYTORCH or PICKLE.
+
+    Raises:
+        ValueError: neither its name nor its first bytes are those of such a file; the message names
+            the folder that may be meant.
+    """
     start = files.read_start(path, 9)
-    return start[8:] == b"{" or start.startswith(PICKLES)
-
-
-def no_weights(path: str) -> ValueError:
-    """Returns the error about a file that has no weights, with the folder that may be meant."""
+    if path.endswith(".safetensors") or start[8:] == b"{":
+        return SAFETENSORS
+    if path.endswith(_PYTORCH):
+        return PYTORCH
+    if start.startswith(_PICKLES):
+        return PICKLE
     folder = os.path.dirname(path) or os.curdir
     meant = f"Did you mean the folder {folder!r}?"
     has_model = bool(ModelFolder(folder).candidates)
-    return ValueError(
+    raise ValueError(
         f"{path}: not a weight file. {meant if has_model else f'Expected: {ACCEPTED}'}"
     )
 
